@@ -1,0 +1,3 @@
+//! The `bash-agent` program.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! What waits: FIFOs, signals, the inbox, cancellation.
+
+pub mod cancel;

@@ -1,0 +1,3 @@
+//! The wire: codecs without any I/O of their own.
+
+pub mod message;
