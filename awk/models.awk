@@ -1,0 +1,74 @@
+# models.awk - what models.json says of a model, and what its tokens cost (PROVIDERS.md; the twin of src/model/catalog.rs).
+#
+# Run      LC_ALL=C awk -f json.awk -f protocol.awk -v model=ID -f models.awk models.json [~/.bash-agent/models.json]
+# Input    JSON objects `{"<model>": {"context", "max_output", "price": {...}, "thinking", "disable"}, ...}`; a later file is
+#          laid over the earlier ones member by member. A missing file is none.
+# Output   one line of words: context max_output thinking_kind disable, `-` for what is not known.
+#          -v usage='IN OUT CACHE_READ CACHE_CREATION': the price of these tokens in dollars, 0 when it is not known.
+# Exit     1: a file is no such object (stderr names it).
+#
+# A model is found by its name, without a date, a tag or `-latest` behind it, or without a vendor's prefix (`vendor/...`).
+
+BEGIN {
+    failed = 0
+    for (i = 1; i < ARGC; i++) {
+        text = ""
+        while ((getline line < ARGV[i]) > 0) text = text line "\n"
+        close(ARGV[i])
+        if (text != "") overlay(ARGV[i], text)
+    }
+    if (failed) exit 1
+    name = find(model)
+    if (usage == "") {
+        print word("context") " " word("max_output") " " word("thinking") " " word("disable")
+        exit
+    }
+    split(usage, count, " ")
+    read = price("cache_read")
+    write = price("cache_write")
+    input = price("input")
+    if (read == "") read = input * 0.1
+    if (write == "") write = input * 1.25
+    dollars = (input * count[1] + price("output") * count[2] + read * count[3] + write * count[4]) / 1000000
+    printf "%.12f\n", dollars
+}
+
+function overlay(file, text,   keys, raws, n, i) {
+    n = json_members(text, keys, raws)
+    if (n < 0) {
+        failed = 1
+        complain(file ": not a JSON object")
+        return
+    }
+    for (i = 1; i <= n; i++) {
+        known[keys[i]] = 1
+        members(keys[i], raws[i])
+    }
+}
+
+function members(model, text,   keys, raws, n, i, parts, values, k, j) {
+    n = json_members(text, keys, raws)
+    for (i = 1; i <= n; i++) {
+        if (keys[i] != "price") value[model, keys[i]] = json_is_string(raws[i]) ? json_string(raws[i]) : raws[i]
+        else {
+            k = json_members(raws[i], parts, values)
+            for (j = 1; j <= k; j++) value[model, "price." parts[j]] = values[j]
+        }
+    }
+}
+
+function find(model,   name, at, suffix) {
+    name = model
+    for (;;) {
+        if (name in known) return name
+        if (!match(name, /[-@:][^-@:]*$/)) break
+        suffix = substr(name, RSTART)
+        if (suffix !~ /^:/ && suffix != "-latest" && suffix != "@latest" && suffix !~ /^[-@][0-9][0-9][0-9][0-9][0-9][0-9]+$/) break
+        name = substr(name, 1, RSTART - 1)
+    }
+    at = index(model, "/")
+    return at ? find(substr(model, at + 1)) : ""
+}
+
+function word(key) { return (name, key) in value && value[name, key] != "null" ? value[name, key] : "-" }
+function price(key) { return (name, "price." key) in value && value[name, "price." key] != "null" ? value[name, "price." key] + 0 : "" }

@@ -1,0 +1,374 @@
+# config.sh - what flags, environment and config files mean together. After resolve_config nobody reads OPT_* or the environment.
+#
+# Sets BASE, CWD, PROVIDER (claude|openai|responses|script), MODEL, BASE_URL, API_KEY, AUTH_TOKEN, HEADERS, MAX_TOKENS,
+# EFFORT_LEVEL, THINKING_KIND, STALL_TIMEOUT, EXTRA_BODY, SCRIPT_FILE, RECORD_FILE, TOOL_TIMEOUT, MAX_TURNS, MAX_CONTEXT,
+# MAX_SUB_AGENTS, MAX_RESULT, MODE_DIGITS, SKILLS, FORMAT, LANG_NAME, SHELL_NAME, HIDDEN_ENV, IS_CHILD, PROVIDER_ARG.
+
+# Variables that carry keys: taken out of every tool's environment.
+HIDDEN_ENV=(ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY DEEPSEEK_API_KEY JINA_API_KEY)
+
+find_base() {
+  local home=${BASH_AGENT_HOME:-${HOME:-}}
+  [[ -n $home ]] || die 11 "neither BASH_AGENT_HOME nor HOME is set: set one of them to a directory you can write to"
+  BASE=${home%/}/.bash-agent
+}
+
+find_cwd() {
+  if CWD=$(pwd -P 2>/dev/null) && [[ -d $CWD ]] && cd . 2>/dev/null; then return; fi
+  die 1 "cannot use the working directory: No such file or directory; cd to one that exists"
+}
+
+# ---- The TOML that config files need: `key = value` and [table] lines; strings, numbers, true/false, arrays of strings.
+
+config_error() { # <file> <text>
+  say_error "$1: $2"
+  finish 2
+}
+
+# Reads a file into the arrays <prefix>_KEYS and <prefix>_VALUES; the elements of an array are joined by LF.
+# shellcheck disable=SC2094 # config_error only names the file
+read_toml() { # <prefix> <file>
+  local prefix=$1 file=$2 line key value table='' number=0 count=0
+  printf -v "${prefix}_COUNT" '%d' 0
+  [[ -e $file ]] || return 0
+  [[ -f $file ]] || config_error "$file" "it is no regular file"
+  [[ -r $file ]] || config_error "$file" "cannot read it: Permission denied"
+  while IFS= read -r line || [[ -n $line ]]; do
+    ((++number))
+    toml_trim line "$line"
+    [[ -z $line || $line == '#'* ]] && continue
+    if [[ $line =~ ^\[([A-Za-z0-9_.\"-]+)\]([[:blank:]]*#.*)?$ ]]; then
+      table=${BASH_REMATCH[1]//\"/}.
+      continue
+    fi
+    [[ $line =~ ^(\"?)([A-Za-z0-9_-]+)\"?[[:blank:]]*=[[:blank:]]*(.*)$ ]] ||
+      config_error "$file" "line $number: it is not KEY = VALUE"
+    key=$table${BASH_REMATCH[2]}
+    value=${BASH_REMATCH[3]}
+    # An array goes on to its closing bracket.
+    while [[ $value == '['* && $value != *']'* ]] && IFS= read -r line; do
+      ((++number))
+      toml_trim line "$line"
+      [[ $line == '#'* ]] || value=$value$line
+    done
+    toml_value value "$value" || config_error "$file" "line $number: '$key' has a value that is not understood"
+    # bash 3.2 has no printf -v for elements of arrays.
+    case $prefix in
+    USER_FILE) USER_FILE_KEYS[count]=$key USER_FILE_VALUES[count]=$value ;;
+    PROJECT) PROJECT_KEYS[count]=$key PROJECT_VALUES[count]=$value ;;
+    esac
+    ((++count))
+    printf -v "${prefix}_COUNT" '%d' "$count"
+    toml_known "$key" || config_error "$file" "line $number: unknown field \`$key\`"
+  done <"$file"
+}
+
+toml_known() { # <key>
+  case $1 in
+  provider | model | effort | thinking | max_tokens | max_context | max_turns | max_sub_agents | tool_timeout) ;;
+  tool_result_max_bytes | skills | output_format | mode | stall_timeout | base_url | api_key | trusted) ;;
+  headers.* | extra_body.* | parts.*) ;;
+  providers.*.api | providers.*.base_url | providers.*.key_env | providers.*.model) ;;
+  providers.*.headers.* | providers.*.extra_body.*) ;;
+  *) return 1 ;;
+  esac
+}
+
+toml_trim() { # <result-var> <text>
+  local tt_text=${2%$'\r'}
+  tt_text=${tt_text#"${tt_text%%[!$' \t']*}"}
+  printf -v "$1" '%s' "${tt_text%"${tt_text##*[!$' \t']}"}"
+}
+
+toml_value() { # <result-var> <text>
+  local tv_rest=$2 tv_out='' tv_item
+  if [[ $tv_rest == '['* ]]; then
+    tv_rest=${tv_rest#[}
+    while :; do
+      toml_trim tv_rest "$tv_rest"
+      [[ $tv_rest == ']'* ]] && break
+      toml_string tv_item tv_rest "$tv_rest" || return 1
+      tv_out=$tv_out${tv_out:+$'\n'}$tv_item
+      toml_trim tv_rest "$tv_rest"
+      [[ $tv_rest == ,* ]] && tv_rest=${tv_rest#,}
+    done
+    printf -v "$1" '%s' "$tv_out"
+    return
+  fi
+  if [[ $tv_rest == [\"\']* ]]; then
+    toml_string tv_out tv_rest "$tv_rest" || return 1
+  elif [[ $tv_rest =~ ^(true|false|[+-]?[0-9][0-9_]*(\.[0-9]+)?)(.*)$ ]]; then
+    tv_out=${BASH_REMATCH[1]//_/}
+    tv_rest=${BASH_REMATCH[3]}
+  else
+    return 1
+  fi
+  toml_trim tv_rest "$tv_rest"
+  [[ -z $tv_rest || $tv_rest == '#'* ]] || return 1
+  printf -v "$1" '%s' "$tv_out"
+}
+
+toml_string() { # <result-var> <rest-var> <text>
+  local ts_text=$3 ts_body
+  if [[ $ts_text =~ ^\"(([^\"\\]|\\.)*)\"(.*)$ ]]; then
+    ts_body=${BASH_REMATCH[1]}
+    printf -v "$2" '%s' "${BASH_REMATCH[3]}"
+    printf -v "$1" '%b' "$ts_body"
+  elif [[ $ts_text =~ ^\'([^\']*)\'(.*)$ ]]; then
+    ts_body=${BASH_REMATCH[1]}
+    printf -v "$2" '%s' "${BASH_REMATCH[2]}"
+    printf -v "$1" '%s' "$ts_body"
+  else
+    return 1
+  fi
+}
+
+toml_get() { # <result-var> <prefix> <key>   "" and failure when it is not there
+  local tg_i tg_count=${2}_COUNT tg_key tg_value
+  for ((tg_i = ${!tg_count} - 1; tg_i >= 0; tg_i--)); do
+    tg_key="${2}_KEYS[$tg_i]"
+    if [[ ${!tg_key} == "$3" ]]; then
+      tg_value="${2}_VALUES[$tg_i]"
+      printf -v "$1" '%s' "${!tg_value}"
+      return 0
+    fi
+  done
+  printf -v "$1" ''
+  return 1
+}
+
+# The project's file may narrow, never take a key or widen rights, unless the user's file trusts this directory.
+check_project_config() {
+  local file=$CWD/.bash-agent.toml dir trusted i key mode widest
+  ((PROJECT_COUNT)) || return 0
+  toml_get trusted USER_FILE trusted
+  while IFS= read -r dir; do
+    [[ $dir == '~'* ]] && dir=${HOME:-}${dir#\~}
+    [[ -n $dir && $(cd -P -- "$dir" 2>/dev/null && pwd -P) == "$CWD" ]] && return 0
+  done <<<"$trusted"
+  for ((i = 0; i < PROJECT_COUNT; i++)); do
+    key=${PROJECT_KEYS[i]%%.*}
+    case $key in
+    base_url | api_key | headers | extra_body | parts | providers | provider | trusted)
+      config_error "$file" "a project may not set '$key': move it to $BASE/config.toml, or list this directory under 'trusted' there"
+      ;;
+    esac
+  done
+  if toml_get mode PROJECT mode; then
+    toml_get widest USER_FILE mode || widest=0467
+    need_mode mode "$mode"
+    need_mode widest "$widest"
+    for i in 0 1 2 3; do
+      (((${mode:i:1} & ~${widest:i:1}) == 0)) ||
+        config_error "$file" "mode '$mode' is wider than yours ($widest): a project may only narrow it"
+    done
+  fi
+}
+
+# Flag, environment, project's file, user's file, default: the first that is there.
+first_of() { # <result-var> <flag value> <environment value> <file key> <default>
+  local fo_value=$2
+  [[ -n $fo_value ]] || fo_value=$3
+  [[ -n $fo_value ]] || toml_get fo_value PROJECT "$4" || toml_get fo_value USER_FILE "$4" || fo_value=$5
+  printf -v "$1" '%s' "$fo_value"
+}
+
+need_mode() { # <result-var> <text>
+  case $2 in
+  [0-7][0-7][0-7][0-7]) printf -v "$1" '%s' "$2" ;;
+  read-only) printf -v "$1" 0444 ;;
+  workspace) printf -v "$1" 0467 ;;
+  trusted) printf -v "$1" 0777 ;;
+  *) usage_error "'$2' is no mode: give four octal digits (system, external, network, workspace), read-only, workspace or trusted" ;;
+  esac
+}
+
+resolve_config() {
+  read_toml USER_FILE "$BASE/config.toml"
+  read_toml PROJECT "$CWD/.bash-agent.toml"
+  check_project_config
+  resolve_limits
+  resolve_model
+  resolve_mode
+  resolve_format
+  local i
+  for ((i = 0; i < USER_FILE_COUNT; i++)); do
+    [[ ${USER_FILE_KEYS[i]} == providers.*.key_env ]] && HIDDEN_ENV[${#HIDDEN_ENV[@]}]=${USER_FILE_VALUES[i]}
+  done
+  resolve_secrets
+  LANG_NAME=${ORIG_LC_ALL:-${LC_MESSAGES:-${LANG:-}}}
+  LANG_NAME=${LANG_NAME%%.*}
+  LANG_NAME=${LANG_NAME:-C}
+  SHELL_NAME=${SHELL:-/bin/sh}
+  IS_CHILD=0
+  [[ ${BASH_AGENT_CHILD:-} == 1 ]] && IS_CHILD=1
+  RECORD_FILE=$OPT_RECORD
+  return 0
+}
+
+resolve_limits() {
+  local text
+  first_of text "$OPT_MAX_TURNS" '' max_turns 1000
+  need_count MAX_TURNS "$text" count
+  first_of text "$OPT_MAX_CONTEXT" '' max_context 200000
+  need_size MAX_CONTEXT "$text"
+  first_of text "$OPT_MAX_SUB_AGENTS" '' max_sub_agents 8
+  need_count MAX_SUB_AGENTS "$text" count
+  first_of text "$OPT_TOOL_TIMEOUT" '' tool_timeout 600
+  need_count TOOL_TIMEOUT "$text" "number of seconds"
+  first_of text '' "${TOOL_RESULT_MAX_BYTES:-}" tool_result_max_bytes 100000
+  need_size MAX_RESULT "$text" "${TOOL_RESULT_MAX_BYTES:+TOOL_RESULT_MAX_BYTES}"
+  first_of text "$OPT_MAX_TOKENS" '' max_tokens 16384
+  need_size MAX_TOKENS "$text"
+  first_of text '' '' stall_timeout 300
+  need_count STALL_TIMEOUT "$text" "number of seconds"
+}
+
+resolve_mode() {
+  local text
+  first_of text "$OPT_MODE" '' mode ''
+  if [[ -n $OPT_MODE || (-z ${BASH_AGENT_BASH_MODE:-} && -n $text) ]]; then
+    need_mode MODE_DIGITS "$text"
+  elif [[ -n ${BASH_AGENT_BASH_MODE:-} ]]; then
+    # A value that is no such number counts as 0000 (CONTRACT §12).
+    case $BASH_AGENT_BASH_MODE in
+    [0-7][0-7][0-7][0-7]) MODE_DIGITS=$BASH_AGENT_BASH_MODE ;;
+    *) MODE_DIGITS=0000 ;;
+    esac
+  else
+    MODE_DIGITS=0467
+  fi
+}
+
+resolve_format() {
+  local text skill
+  ((OPT_PRINT)) && OPT_OUTPUT_FORMAT=stream-json
+  first_of text "$OPT_OUTPUT_FORMAT" '' output_format human
+  need_choice FORMAT 'output format' "$text" human stream-json text json
+  SKILLS=()
+  if ((${#OPT_SKILLS[@]})); then
+    SKILLS=("${OPT_SKILLS[@]}")
+  elif first_of text '' '' skills '' && [[ -n $text ]]; then
+    while IFS= read -r skill; do SKILLS[${#SKILLS[@]}]=$skill; done <<<"$text"
+  fi
+}
+
+resolve_model() {
+  local name model='' api text
+  first_of name "$OPT_PROVIDER" '' provider claude
+  PROVIDER_ARG=$OPT_PROVIDER
+  API_KEY='' AUTH_TOKEN='' BASE_URL='' SCRIPT_FILE=''
+  HEADERS=()
+  if toml_get api USER_FILE "providers.$name.api"; then
+    need_choice PROVIDER api "$api" claude openai responses
+    toml_get text USER_FILE "providers.$name.key_env" && API_KEY=${!text:-}
+    toml_get BASE_URL USER_FILE "providers.$name.base_url"
+    toml_get model USER_FILE "providers.$name.model"
+    collect_headers "providers.$name.headers."
+  else
+    need_choice PROVIDER provider "$name" claude openai responses script
+    case $PROVIDER in
+    claude) API_KEY=${ANTHROPIC_API_KEY:-} AUTH_TOKEN=${ANTHROPIC_AUTH_TOKEN:-} BASE_URL=${ANTHROPIC_BASE_URL:-} ;;
+    openai | responses) API_KEY=${OPENAI_API_KEY:-} BASE_URL=${OPENAI_BASE_URL:-} ;;
+    esac
+    # What is in the project's file here, the user trusts (check_project_config).
+    [[ -n $API_KEY || $PROVIDER == script ]] || toml_get API_KEY PROJECT api_key || toml_get API_KEY USER_FILE api_key
+    [[ -n $BASE_URL ]] || toml_get BASE_URL PROJECT base_url || toml_get BASE_URL USER_FILE base_url
+  fi
+  collect_headers headers.
+  [[ -z $OPT_BASE_URL ]] || BASE_URL=$OPT_BASE_URL
+  if [[ -n $OPT_API_KEY ]]; then
+    read_key "$OPT_API_KEY"
+    AUTH_TOKEN=
+  fi
+  if [[ -z $API_KEY$AUTH_TOKEN$BASE_URL && -n ${DEEPSEEK_API_KEY:-} ]] && [[ $PROVIDER == claude || $PROVIDER == openai ]]; then
+    API_KEY=$DEEPSEEK_API_KEY
+    model=deepseek-chat
+    BASE_URL=https://api.deepseek.com/v1
+    [[ $PROVIDER == claude ]] && BASE_URL=https://api.deepseek.com/anthropic/v1
+  fi
+  [[ -z $BASE_URL ]] || check_url "$BASE_URL"
+  text=$OPT_MODEL
+  if [[ $PROVIDER == script ]]; then
+    SCRIPT_FILE=$text
+    MODEL=script
+  else
+    [[ -n $text ]] || toml_get text PROJECT model
+    [[ -n $text ]] || text=$model
+    [[ -n $text ]] || toml_get text USER_FILE model
+    MODEL=$text
+    if [[ -z $MODEL ]]; then
+      if [[ $PROVIDER == claude ]]; then MODEL=claude-sonnet-5-5; else MODEL=gpt-6-sol; fi
+    fi
+  fi
+  first_of text "$OPT_EFFORT" "${EFFORT:-}" effort high
+  need_choice EFFORT_LEVEL effort "$text" low medium high xhigh max
+  first_of text "$OPT_THINKING" "${THINKING:-}" thinking adaptive
+  need_choice THINKING_KIND thinking "$text" adaptive enabled disabled
+}
+
+collect_headers() { # <key prefix>   appends `name: value` to HEADERS
+  local i
+  for ((i = 0; i < PROJECT_COUNT; i++)); do
+    if [[ ${PROJECT_KEYS[i]} == "$1"* ]]; then
+      HEADERS[${#HEADERS[@]}]="${PROJECT_KEYS[i]#"$1"}: ${PROJECT_VALUES[i]}"
+    fi
+  done
+  for ((i = 0; i < USER_FILE_COUNT; i++)); do
+    if [[ ${USER_FILE_KEYS[i]} == "$1"* ]]; then
+      HEADERS[${#HEADERS[@]}]="${USER_FILE_KEYS[i]#"$1"}: ${USER_FILE_VALUES[i]}"
+    fi
+  done
+}
+
+check_url() { # <url>
+  [[ $1 =~ ^https?://[^/?#[:space:]]+[^[:space:]]*$ ]] ||
+    usage_error "'$1' is no base URL: give http://HOST[:PORT][/PATH] or https://…"
+}
+
+read_key() { # <KEY, @FILE or ->
+  local text
+  case $1 in
+  -) text=$(head -c 65536) ;;
+  @*)
+    [[ -r ${1#@} ]] || usage_error "--api-key: cannot open ${1#@}: No such file or directory"
+    text=$(head -c 65536 -- "${1#@}")
+    ;;
+  *)
+    say_warning "a key given as an argument shows in the process list: use --api-key @FILE or -"
+    text=$1
+    ;;
+  esac
+  toml_trim text "${text//$'\n'/}"
+  [[ -n $text && $text != *[$'\001'-$'\037'$'\177']* ]] ||
+    usage_error "--api-key: the key is empty or holds control characters"
+  API_KEY=$text
+}
+
+# The values of keys, to be masked wherever they turn up; and no key stays in the environment of what we start.
+resolve_secrets() {
+  local name
+  SECRETS=()
+  for name in "${HIDDEN_ENV[@]}"; do
+    [[ -n ${!name:-} ]] && SECRETS[${#SECRETS[@]}]=${!name}
+  done
+  [[ -n $API_KEY ]] && SECRETS[${#SECRETS[@]}]=$API_KEY
+  [[ -n $AUTH_TOKEN ]] && SECRETS[${#SECRETS[@]}]=$AUTH_TOKEN
+  return 0
+}
+
+# Without a key and a base URL nothing can be asked: says what to set, and who listens on this machine.
+check_access() {
+  local names text
+  [[ $PROVIDER == script || -n $BASE_URL || -n $API_KEY || -n $AUTH_TOKEN ]] && return 0
+  names="OPENAI_API_KEY, or OPENAI_BASE_URL"
+  [[ $PROVIDER == claude ]] && names="ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN), or ANTHROPIC_BASE_URL"
+  text="no API key: set $names for a server of your own, or DEEPSEEK_API_KEY; \`-p script\` runs offline without any"
+  if [[ $(curl -s -m 0.2 http://127.0.0.1:11434/ 2>/dev/null) == *'Ollama is running'* ]]; then
+    text="$text; Ollama runs here: try -p openai --base-url http://127.0.0.1:11434 -m MODEL"
+  fi
+  if [[ $(curl -s -m 0.2 http://127.0.0.1:8080/health 2>/dev/null) == *'"status":"ok"'* ]]; then
+    text="$text; llama.cpp runs here: try -p openai --base-url http://127.0.0.1:8080 -m MODEL"
+  fi
+  die 2 "$text"
+}

@@ -1,0 +1,78 @@
+# display.sh - what a person sees. Sourced by agent.sh; run by itself it is the filter of DESIGN's table:
+# display messages (RESP) on stdin -> text on stdout, as awk/display.awk does it.
+
+# The end of every pipe that shows something. Colours only on a terminal that can.
+setup_display() {
+  COLOR=0 COLOR_ERR=0 STDOUT_CLOSED=0
+  if [[ -z ${NO_COLOR:-} && -n ${TERM:-} && $TERM != dumb ]]; then
+    [[ -t 1 ]] && COLOR=1
+    [[ -t 2 ]] && COLOR_ERR=1
+  fi
+  return 0
+}
+
+display() { # frames on stdin
+  if [[ -n ${CORE:-} ]] && ((!COLOR)); then
+    "$CORE" core display
+  else
+    stream_awk display.awk -v color="$COLOR" -v error_color="$COLOR_ERR"
+  fi
+}
+
+# Frames for a person, in the human format only.
+show_frames() { # frames on stdin
+  if [[ $FORMAT == human ]]; then
+    display || stdout_closed
+  else
+    cat >/dev/null
+  fi
+}
+
+show_message() { # <field>…   one message
+  [[ $FORMAT == human ]] || return 0
+  local text
+  case $1 in
+  STOP)
+    [[ $2 == interrupted ]] || return 0
+    text="Interrupted."
+    ;;
+  CONTEXT_UPDATE) text="Context compacted ($3)." ;;
+  *) return 0 ;;
+  esac
+  if ((COLOR)); then text=$'\033[36m'$text$'\033[0m'; fi
+  print_line "$text"
+}
+
+show_error() { # <message>   on stderr, in every format
+  say_error "$1"
+}
+
+print_line() { # <text>   a reader of stdout that has gone away ends the run quietly
+  printf '%s\n' "$1" 2>/dev/null || stdout_closed
+}
+
+stdout_closed() {
+  STDOUT_CLOSED=1
+}
+
+# ---- The terminal's title
+
+show_title() { # <busy 0|1>
+  [[ $FORMAT == human && -t 2 && -n ${TERM:-} && $TERM != dumb ]] || return 0
+  local model
+  awk_value model "$MODEL"
+  run_awk title.awk -v file="$SV/stats.json" -v model="$model" -v busy="$1" >&2 2>/dev/null
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  set -u
+  LIB_DIR=$(cd -P -- "${0%/*}" && pwd -P)
+  AWK_DIR=${AWK_DIR:-$LIB_DIR/../../awk}
+  # shellcheck source=scripts/lib/base.sh
+  . "$LIB_DIR/base.sh"
+  finish() { exit "$1"; }
+  setup_awk
+  setup_core
+  setup_display
+  display
+fi

@@ -1,0 +1,364 @@
+# inbox.sh - the scanners of the two FIFOs (CONTRACT §3) and the queue between them and the main loop.
+#
+# A reader is a process of its own: it reads bytes with builtins, so that a time-out costs nothing, and hands over whole
+# messages. A queued message is one line of $RUN/queue, fields separated by TAB and line-escaped, then one byte on the bell:
+#   input ID CONTENT · inputf ID FILE · file ID NAME · sync ID · end CODE · pending · approval ID
+# Without fractions of seconds (bash 3.2) 100 ms of silence are 1 s.
+
+MAX_FRAME=67108864
+
+setup_inbox() {
+  mkfifo -m 600 -- "$S/input.fifo" "$S/notify.fifo" "$RUN/bell" || storage_error create "$S/input.fifo" ''
+  : >"$RUN/queue"
+  printf '0\n' >"$RUN/busy"
+  exec 6<>"$RUN/bell" 7<"$RUN/queue"
+  # Both ends: writers find a reader as long as this process lives.
+  exec 3<>"$S/input.fifo" 4<>"$S/notify.fifo"
+  start_group read_input
+  INPUT_PID=$GROUP_PID
+  start_group read_notices "$S"
+  NOTIFY_PID=$GROUP_PID
+}
+
+setup_silence() {
+  SILENCE=1
+  ((BASH_VERSINFO[0] >= 4)) && SILENCE=0.1
+  return 0
+}
+
+# ---- Bytes: what was pushed back first, then the FIFO on descriptor 3.
+
+PUSHED=''
+
+# One byte into BYTE; fails when none comes in time.
+next_byte() { # <seconds>
+  if [[ -n $PUSHED ]]; then
+    BYTE=${PUSHED:0:1}
+    PUSHED=${PUSHED:1}
+    return 0
+  fi
+  IFS= read -r -d '' -n 1 -t "$1" BYTE <&3
+}
+
+# Up to the next LF into LINE, LF_CAME says whether it came; fails when no byte came in time.
+next_line() { # <seconds>
+  local part status
+  LINE='' LF_CAME=0
+  if [[ $PUSHED == *$'\n'* ]]; then
+    LINE=${PUSHED%%$'\n'*}
+    PUSHED=${PUSHED#*$'\n'}
+    LF_CAME=1
+    return 0
+  fi
+  LINE=$PUSHED
+  PUSHED=
+  while :; do
+    part=
+    IFS= read -r -t "$1" part <&3
+    status=$?
+    LINE=$LINE$part
+    if ((status == 0)); then
+      LF_CAME=1
+      return 0
+    fi
+    [[ -n $part ]] && continue
+    [[ -n $LINE ]]
+    return
+  done
+}
+
+# ---- RESP
+
+# After a `*`: whether a frame begins. HEAD is what was taken for it.
+frame_begins() {
+  HEAD='*'
+  next_line 1 || return 1
+  HEAD=$HEAD$LINE
+  ((LF_CAME)) || return 1
+  HEAD=$HEAD$'\n'
+  [[ $LINE =~ ^[0-9][0-9]?$'\r'$ ]] || return 1
+  next_byte 5 || return 1
+  PUSHED=$BYTE$PUSHED
+  [[ $BYTE == '$' ]]
+}
+
+# Reads the fields of the frame whose header is in HEAD into FIELDS. 1 malformed, 2 incomplete; then TAKEN holds the bytes
+# behind its `*`.
+read_frame() {
+  local count=${HEAD:1} size total=0 data have
+  count=$((10#${count%%$'\r'*}))
+  FIELDS=() TAKEN=${HEAD:1}
+  ((count >= 1 && count <= 64)) || return 1
+  while ((${#FIELDS[@]} < count)); do
+    next_line 5 || return 2
+    TAKEN=$TAKEN$LINE
+    ((LF_CAME)) || return 2
+    TAKEN=$TAKEN$'\n'
+    [[ $LINE =~ ^\$([0-9]{1,8})$'\r'$ ]] || return 1
+    size=$((10#${BASH_REMATCH[1]}))
+    ((total += size + 2, total <= MAX_FRAME)) || return 1
+    data='' have=0
+    while ((have < size + 2)); do
+      next_line 5 || return 2
+      TAKEN=$TAKEN$LINE
+      data=$data$LINE
+      ((have += ${#LINE}))
+      ((LF_CAME)) || return 2
+      TAKEN=$TAKEN$'\n'
+      data=$data$'\n'
+      ((++have))
+    done
+    ((have == size + 2)) && [[ $data == *$'\r\n' ]] || return 1
+    FIELDS[${#FIELDS[@]}]=${data:0:size}
+  done
+}
+
+# A broken frame is given up: scanning starts behind its `*`, at the next line that begins a message, or after silence.
+skip_broken() { # <what was wrong> <1 when JSON lines begin messages too> [silent]
+  report_problem "$1, skipped"
+  PUSHED=$TAKEN$PUSHED
+  local first=1
+  while :; do
+    # It was silent long enough: what came then is all that is looked through.
+    if [[ ${3:-} == silent && $PUSHED != *$'\n'* ]]; then
+      PUSHED=
+      return
+    fi
+    if [[ -z $PUSHED ]]; then
+      next_byte "$SILENCE" || return
+      PUSHED=$BYTE$PUSHED
+    fi
+    if ((!first)); then
+      [[ $2 == 1 && $PUSHED == '{'* ]] && return
+      if [[ $PUSHED == '*'* ]]; then
+        PUSHED=${PUSHED:1}
+        frame_begins && PUSHED=$HEAD$PUSHED && return
+        PUSHED=${HEAD:1}$PUSHED
+      fi
+    fi
+    first=0
+    next_line "$SILENCE" || return
+    ((LF_CAME)) || return
+  done
+}
+
+# ---- input.fifo
+
+read_input() {
+  exec 3<>"$S/input.fifo" 6<>"$RUN/bell"
+  IN_COUNT=0
+  while :; do
+    # The guard ends this process with its owner; this is for the case that the guard was killed too.
+    if ! next_byte 60; then
+      kill -0 "$$" 2>/dev/null || exit 0
+      continue
+    fi
+    printf '1\n' >"$RUN/busy"
+    case $BYTE in
+    '*')
+      if frame_begins; then take_frame; else
+        PUSHED=$HEAD$PUSHED
+        take_text
+      fi
+      ;;
+    '{')
+      PUSHED=$BYTE$PUSHED
+      take_json
+      ;;
+    *)
+      PUSHED=$BYTE$PUSHED
+      take_text
+      ;;
+    esac
+    printf '0\n' >"$RUN/busy"
+  done
+}
+
+take_frame() {
+  read_frame
+  case $? in
+  1) skip_broken "input.fifo: a malformed RESP frame" 1 && return ;;
+  2) skip_broken "input.fifo: an incomplete RESP frame" 1 silent && return ;;
+  esac
+  ((${#FIELDS[@]})) || return 0
+  case ${FIELDS[0]}:${#FIELDS[@]} in
+  USER_INPUT:2) queue_input '' "${FIELDS[1]}" ;;
+  USER_INPUT:3) queue_input '' "${FIELDS[2]}" ;;
+  NOTIFY_PENDING:1) queue_line pending ;;
+  SESSION_END:1) queue_line end ;;
+  SESSION_END:2)
+    if [[ ${FIELDS[1]} =~ ^[0-9]{1,3}$ ]] && ((10#${FIELDS[1]} <= 255)); then
+      queue_line end$'\t'$((10#${FIELDS[1]}))
+    elif [[ -z ${FIELDS[1]} ]]; then
+      queue_line end
+    else
+      report_problem "input.fifo: SESSION_END with \`${FIELDS[1]}\` for an exit code"
+    fi
+    ;;
+  INTERRUPT:1) kill -USR1 "$$" 2>/dev/null ;;
+  USER_INPUT:* | NOTIFY_PENDING:* | SESSION_END:* | INTERRUPT:*)
+    report_problem "input.fifo: ${FIELDS[0]} with $((${#FIELDS[@]} - 1)) fields"
+    ;;
+  *) report_problem "input.fifo: unknown message \`${FIELDS[0]}\`" ;;
+  esac
+}
+
+take_json() {
+  next_line 1 || return 0
+  if json_line "$LINE"; then
+    send_json "$LINE"
+  else
+    ((LF_CAME)) && LINE=$LINE$'\n'
+    PUSHED=$LINE$PUSHED
+    take_text
+  fi
+}
+
+# Whether a line is a JSON object with a type: its records are then in RECORDS.
+json_line() { # <line>
+  RECORDS=$(printf '%s\n' "$1" | run_awk inbox.awk)
+  [[ -n $RECORDS ]]
+}
+
+send_json() {
+  local record kind
+  while IFS= read -r record; do
+    kind=${record%%$'\t'*}
+    case $kind in
+    interrupt) kill -USR1 "$$" 2>/dev/null ;;
+    problem)
+      unescape_line record "${record#*$'\t'}"
+      report_problem "$record"
+      ;;
+    *) queue_line "$record" ;;
+    esac
+  done <<<"$RECORDS"
+}
+
+# Plain text: one input, ended by silence or by a line that begins another message.
+take_text() {
+  local text='' wait
+  while next_line 1; do
+    text=$text$LINE
+    ((LF_CAME)) || break
+    text=$text$'\n'
+    if [[ -z $PUSHED ]]; then
+      next_byte "$SILENCE" || break
+      PUSHED=$BYTE$PUSHED
+    fi
+    case $PUSHED in
+    '*'*)
+      PUSHED=${PUSHED:1}
+      if frame_begins; then
+        PUSHED=$HEAD$PUSHED
+        break
+      fi
+      PUSHED=$HEAD$PUSHED
+      ;;
+    '{'*)
+      next_line 1
+      wait=$LINE
+      ((LF_CAME)) && wait=$wait$'\n'
+      if json_line "$LINE"; then
+        PUSHED=$wait$PUSHED
+        break
+      fi
+      PUSHED=$wait$PUSHED
+      text=$text$wait
+      PUSHED=${PUSHED#"$wait"}
+      if [[ -z $PUSHED ]]; then
+        next_byte "$SILENCE" || break
+        PUSHED=$BYTE$PUSHED
+      fi
+      ;;
+    esac
+  done
+  while [[ $text == *$'\n' ]]; do
+    text=${text%$'\n'}
+    text=${text%$'\r'}
+  done
+  queue_input '' "$text"
+}
+
+# ---- The queue
+
+queue_line() { # <record>
+  printf '%s\n' "$1" >>"$RUN/queue"
+  printf '\n' >&6
+}
+
+queue_input() { # <id> <content>
+  local content
+  [[ $2 == *[![:space:]]* ]] || return 0
+  if ((${#2} > 4096)); then
+    ((++IN_COUNT))
+    printf '%s' "$2" >"$RUN/in.$IN_COUNT"
+    queue_line "inputf"$'\t'"$1"$'\t'"$RUN/in.$IN_COUNT"
+  else
+    escape_line content "$2"
+    queue_line "input"$'\t'"$1"$'\t'"$content"
+  fi
+}
+
+# Written by whoever meets it, not by the owner: so under state.lock.
+report_problem() { # <text>
+  local line
+  printf '%s' "$1" | run_awk problem.awk >"$RUN/problem.$INBOX_NAME"
+  IFS= read -r line <"$RUN/problem.$INBOX_NAME"
+  log_shared "$line"
+  show_error "$1"
+}
+
+log_shared() { # <event line without ts and brace>
+  local ts
+  timestamp ts
+  state_lock "$S"
+  printf '%s,"ts":"%s"}\n' "$1" "$ts" >>"$S/events.jsonl"
+  state_unlock
+  [[ $FORMAT == stream-json ]] && printf '%s,"ts":"%s"}\n' "$1" "$ts" 2>/dev/null
+  return 0
+}
+
+INBOX_NAME=input
+
+# The next record into RECORD. 1 = nothing is there and nothing on its way (only when asked not to wait).
+next_record() { # <1 = wait>
+  local bell
+  while :; do
+    if IFS= read -r RECORD <&7; then return 0; fi
+    if [[ $1 != 1 ]]; then
+      is_input_waiting || return 1
+      ring_wait 0.05
+    else
+      ring_wait ''
+    fi
+    ((ENDING || INTERRUPTED || STDOUT_CLOSED)) && return 2
+  done
+}
+
+# A writer's bytes are in the FIFO still, or the reader is in the middle of a message.
+is_input_waiting() {
+  local busy=0
+  if ((BASH_VERSINFO[0] >= 4)); then
+    IFS= read -r -t 0 -u 3 && return 0
+  fi
+  IFS= read -r busy <"$RUN/busy"
+  [[ $busy == 1 ]] && return 0
+  # What was queued between the two looks.
+  [[ $(wc -l <"$RUN/queue") -gt $RECORDS_READ ]]
+}
+
+# Waits for the bell; a signal's trap runs at once.
+ring_wait() { # <seconds or "">
+  local byte pid
+  if ((BASH_VERSINFO[0] >= 4)); then
+    # A signal that comes just before `read` begins is seen a second later.
+    ((ENDING || INTERRUPTED || STDOUT_CLOSED)) && return
+    IFS= read -r -t "${1:-1}" byte <&6
+    return
+  fi
+  # bash 3.2 runs a trap only after `read`, but at once in `wait`.
+  (IFS= read -r -t 1 byte <&6) 9>&- 8>&- 7<&- &
+  pid=$!
+  wait "$pid" 2>/dev/null
+}

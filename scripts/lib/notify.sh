@@ -1,0 +1,234 @@
+# notify.sh - results and remarks that arrive while the agent works (CONTRACT §7). Sourced by agent.sh; run by itself,
+# `notify.sh SESSION_DIR` is the notify reader, the twin of `core notify-reader SESSION_DIR`.
+
+# ---- The reader: a process of its own
+
+read_notices() { # <session dir>
+  S=$1
+  INBOX_NAME=notify
+  exec 3<>"$S/notify.fifo" 6<>"${BELL:-$RUN/bell}"
+  local noise=0
+  while :; do
+    if ! next_byte 5; then
+      noise=0
+      kill -0 "$$" 2>/dev/null || exit 0
+      continue
+    fi
+    if [[ $BYTE == '*' ]] && frame_begins; then
+      noise=0
+      read_frame
+      case $? in
+      0) take_notice ;;
+      1) skip_broken "notify.fifo: a malformed RESP frame" 0 ;;
+      2) skip_broken "notify.fifo: an incomplete RESP frame" 0 silent ;;
+      esac
+      continue
+    fi
+    # Noise: said once, up to the next line that begins a frame.
+    ((noise++)) || report_problem "notify.fifo: bytes that are no RESP frame, skipped"
+    if [[ $BYTE == '*' ]]; then
+      PUSHED=${HEAD:1}$PUSHED
+    fi
+    [[ $BYTE == $'\n' ]] || next_line "$SILENCE"
+  done
+}
+
+is_count() { # <text>…   64-bit counts
+  local text
+  for text; do is_number "$text" || return 1; done
+}
+
+take_notice() {
+  local name=${FIELDS[0]} count=${#FIELDS[@]} bad=''
+  case $name:$count in
+  AGENT_RESULT:10)
+    [[ ${FIELDS[2]} == ok || ${FIELDS[2]} == failed ]] || bad="a status \`${FIELDS[2]}\`"
+    is_count "${FIELDS[@]:5:5}" || bad="figures that are no counts"
+    ;;
+  ASYNC_TASK_RESULT:4)
+    [[ ${FIELDS[2]} =~ ^-?[0-9]{1,9}$ ]] || bad="an exit code \`${FIELDS[2]}\`"
+    ;;
+  USER_NOTIFY:2)
+    append_notice '' ''
+    raise_pending
+    return
+    ;;
+  AGENT_RESULT:* | ASYNC_TASK_RESULT:* | USER_NOTIFY:*) bad="$((count - 1)) fields" ;;
+  USER_INPUT:* | NOTIFY_PENDING:* | SESSION_END:* | INTERRUPT:*)
+    report_problem "notify.fifo: $name does not belong here"
+    return
+    ;;
+  *)
+    report_problem "notify.fifo: unknown message \`$name\`"
+    return
+    ;;
+  esac
+  [[ -n ${FIELDS[1]} ]] || bad="no id"
+  if [[ -n $bad ]]; then
+    report_problem "notify.fifo: $name with $bad"
+    return
+  fi
+  if is_answered "${FIELDS[1]}"; then
+    report_problem "notify.fifo: a second result for ${FIELDS[1]}, dropped"
+    return
+  fi
+  append_notice "${FIELDS[1]}" 1
+  raise_pending
+}
+
+# The ids that have their result already, over restarts too.
+is_answered() { # <id>
+  local id
+  json_string id "$1"
+  LC_ALL=C grep -q -F -e "{\"type\":\"sub_agent_result\",\"session_id\":\"$id\"," \
+    -e "{\"type\":\"async_task_result\",\"task_id\":\"$id\"," "$S/events.jsonl"
+}
+
+# One result or remark: events, stats, buffer, list and count under one hold of the lock.
+append_notice() { # <id or ""> <1 = a result>
+  local i frame=$RUN/notice.in updates ts cost
+  : >"$frame"
+  for ((i = 0; i < ${#FIELDS[@]}; i++)); do
+    printf '%s.\n' "${FIELDS[i]}" >"$RUN/notice.$i"
+  done
+  timestamp ts
+  run_awk notice.awk -v dir="$RUN_V" -v fields="${#FIELDS[@]}" -v ts="$ts" >"$RUN/notice.lines"
+  updates=
+  if [[ ${FIELDS[0]} == AGENT_RESULT ]]; then
+    price_of cost "${FIELDS[5]} ${FIELDS[6]} ${FIELDS[7]} ${FIELDS[8]}"
+    updates="agent_request_count=+${FIELDS[9]} sub_agent_request_count=+1 total_input_tokens=+${FIELDS[5]}"
+    updates="$updates total_output_tokens=+${FIELDS[6]} total_cache_read_tokens=+${FIELDS[7]}"
+    updates="$updates total_cache_creation_tokens=+${FIELDS[8]} total_cost_usd=+$cost"
+  fi
+  state_lock "$S"
+  cat -- "$RUN/notice.lines" >>"$S/events.jsonl"
+  # shellcheck disable=SC2086 # words without blanks or patterns
+  [[ -z $updates ]] || CORE='' write_stats < <(printf '%s\n' $updates) 2>/dev/null
+  cat -- "$RUN/notice.frame" >>"$S/notify.buf"
+  [[ -z $2 ]] || take_off_list "$1"
+  state_unlock
+  if [[ $FORMAT == stream-json ]]; then cat -- "$RUN/notice.lines"; fi
+  if [[ -n $2 && $FORMAT == human ]]; then display <"$RUN/notice.frame"; fi
+}
+
+# The flag is looked at after the buffer was written, the buffer after the flag was taken away: nothing is left lying.
+raise_pending() {
+  [[ -e $S/agent_running.flag ]] && return
+  send_message "$S/input.fifo" NOTIFY_PENDING || say_warning "a result waits in notify.buf, but could not be announced"
+}
+
+# ---- The list of what is open, and its count. The caller holds state.lock.
+
+take_off_list() { # <id>
+  local id pid left='' count=0
+  while IFS=' ' read -r id pid; do
+    [[ -z $id ]] && continue
+    [[ $id == "$1" ]] && continue
+    left=$left$id' '$pid$'\n'
+    ((++count))
+  done <"$S/active_sub.list"
+  write_list "$left" "$count"
+}
+
+write_list() { # <lines> <count>
+  printf '%s' "$1" >"$S/active_sub.list.new" && mv -f -- "$S/active_sub.list.new" "$S/active_sub.list"
+  printf '%d\n' "$2" >"$S/active_sub.count.new" && mv -f -- "$S/active_sub.count.new" "$S/active_sub.count"
+}
+
+put_on_list() { # <id> <pid>   takes the lock itself; a known id gets the pid
+  local id pid lines='' count=0 known=0
+  state_lock "$S"
+  while IFS=' ' read -r id pid; do
+    [[ -z $id ]] && continue
+    if [[ $id == "$1" ]]; then
+      known=1
+      pid=$2
+    fi
+    lines=$lines$id' '$pid$'\n'
+    ((++count))
+  done <"$S/active_sub.list"
+  # Its result may have come before its pid.
+  if ((!known)) && [[ $2 == 0 ]]; then
+    lines=$lines$1' '$2$'\n'
+    ((++count))
+  fi
+  write_list "$lines" "$count"
+  state_unlock
+}
+
+open_count() { # <result-var>
+  local oc_count=0
+  IFS= read -r oc_count 2>/dev/null <"$S/active_sub.count"
+  is_number "${oc_count:-0}" || oc_count=0
+  printf -v "$1" '%d' "${oc_count:-0}"
+}
+
+# ---- Draining: what waits becomes one user line. Returns whether there was something.
+
+has_notices() {
+  [[ -s $S/notify.buf || -s $S/notify.buf.taken ]]
+}
+
+drain_notices() {
+  local text line
+  has_notices || return 1
+  state_lock "$S"
+  if [[ -s $S/notify.buf.taken ]]; then
+    [[ -e $S/notify.buf ]] && cat -- "$S/notify.buf" >>"$S/notify.buf.taken" && rm -f -- "$S/notify.buf"
+  else
+    mv -f -- "$S/notify.buf" "$S/notify.buf.taken"
+  fi
+  state_unlock
+  rm -f "$RUN/drain.notes" "$RUN/drain.problems"
+  text=$(run_awk drain.awk -v notes="$RUN_V/drain.notes" -v problems="$RUN_V/drain.problems" <"$S/notify.buf.taken")
+  [[ -z $text ]] || append_line "{\"role\":\"user\",\"content\":\"$text\"}"
+  rm -f -- "$S/notify.buf.taken"
+  if [[ -s $RUN/drain.notes ]]; then
+    while IFS= read -r line; do event "{\"type\":\"user_notify\",\"content\":\"$line\""; done <"$RUN/drain.notes"
+    show_remarks
+  fi
+  if [[ -s $RUN/drain.problems ]]; then
+    while IFS= read -r line; do event_error "$line"; done <"$RUN/drain.problems"
+  fi
+  [[ -n $text ]]
+}
+
+show_remarks() {
+  [[ $FORMAT == human ]] || return 0
+  run_awk remarks.awk "$RUN/drain.notes" | show_frames
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  set -u
+  LC_ALL=C
+  umask 077
+  LIB_DIR=$(cd -P -- "${0%/*}" && pwd -P)
+  AWK_DIR=${AWK_DIR:-$LIB_DIR/../../awk}
+  ASSETS_DIR=$LIB_DIR/../../src/assets
+  for notify_part in base text session wire display model inbox; do
+    # shellcheck source=/dev/null
+    . "$LIB_DIR/$notify_part.sh"
+  done
+  FORMAT=none MODEL_V='' MODEL_FILES=("$ASSETS_DIR/models.json")
+  finish() {
+    [[ -n ${RUN:-} ]] && rm -rf -- "$RUN"
+    exit "$1"
+  }
+  if [[ $# != 1 || ! -p $1/notify.fifo ]]; then
+    echo "usage: notify.sh SESSION_DIR   (with its notify.fifo)" >&2
+    exit 2
+  fi
+  trap 'finish 143' TERM
+  trap 'finish 129' HUP
+  trap 'finish 130' INT
+  setup_clock
+  setup_awk
+  setup_lock
+  setup_silence
+  setup_run
+  awk_value RUN_V "$RUN"
+  awk_value SV "$1"
+  [[ -s $1/session.json && $(<"$1/session.json") =~ \"model\":\"([^\"]*)\" ]] && awk_value MODEL_V "${BASH_REMATCH[1]}"
+  BELL=/dev/null
+  read_notices "$1"
+fi

@@ -1,0 +1,691 @@
+# tools.sh - the model's tools (CONTRACT §11) and the permission mode (§12).
+#
+# A tool is a function tool_NAME. It reads ARG_* and leaves R_HEAD, R_FILE, R_NOTES, R_SUMMARY, R_ERROR, R_OPTIONS (for
+# awk/result.awk); fail TEXT makes an error of it. Results are stored in call order.
+
+TOOL_PID=''
+
+reset_result() {
+  R_HEAD='' R_FILE='' R_NOTES='' R_SUMMARY='' R_ERROR=0 R_TODO=''
+  R_OPTIONS=()
+}
+
+fail() { # <text>
+  reset_result
+  R_HEAD="Error: $1"
+  R_ERROR=1
+}
+
+# ---- The calls of one response
+
+run_tools() {
+  local number=0 id name broken blocks='' line frames=$RUN/answer/frames
+  run_awk calls.awk -v dir="$RUN_V/answer" "$RUN/answer/calls" >"$frames"
+  while IFS= read -r line; do log_line "$line"; done <"$RUN/answer/tool_calls"
+  show_frames <"$frames"
+  while IFS=$'\t' read -r id name broken; do
+    ((++number))
+    unescape_line name "$name"
+    run_tool "$number" "$id" "$name" "$broken"
+    IFS= read -r line <"$RUN/answer/block"
+    blocks=$blocks${blocks:+,}$line
+  done <"$RUN/answer/calls"
+  append_line "{\"role\":\"user\",\"content\":[$blocks]}"
+}
+
+run_tool() { # <number> <id> <name> <1 when its input was no object>
+  reset_result
+  if ((INTERRUPTED || ENDING)); then
+    fail interrupted
+  elif [[ $4 == 1 ]]; then
+    fail_broken "$3" "$RUN/answer/broken.$1"
+  else
+    read_arguments "$1"
+    case $3 in
+    Read | Write | Edit | Bash | Glob | Grep | TodoWrite | Skill | PlanConfirm | PlanClear | SubAgent) "tool_$3" "$1" ;;
+    *) fail "unknown tool: $3" ;;
+    esac
+  fi
+  record_result "$2" "$3"
+}
+
+# The event, the block, what a person sees.
+record_result() { # <id> <name>
+  local line frame=$RUN/answer/frame
+  {
+    [[ -z $R_FILE ]] || tr '\000' '\377' <"$R_FILE"
+    printf '.\n'
+  } | R_ID=$1 R_NAME=$2 R_HEAD=$R_HEAD R_NOTES=$R_NOTES R_SUMMARY=$R_SUMMARY R_TODO=$R_TODO R_MASK=$SECRET_LINES \
+    run_awk result.awk -v dir="$RUN_V/answer" -v max="$MAX_RESULT" -v error="$R_ERROR" \
+    "${R_OPTIONS[@]+"${R_OPTIONS[@]}"}" >"$frame"
+  IFS= read -r line <"$RUN/answer/event"
+  event "$line"
+  show_frames <"$frame"
+}
+
+# Tells the model what was wrong with the call it made, and what is right.
+fail_broken() { # <name> <file with what it wrote>
+  local raw schema
+  schema=$(run_awk schema.awk -v name="$1" "$TOOLS_FILE")
+  read_file raw "$2"
+  fail "the input of $1 was not a valid JSON object, so nothing ran.${schema:+ It must match: $schema}"$'\n'"What was received: ${raw:0:20000}"
+}
+
+# ---- Arguments
+
+read_arguments() { # <number>
+  local key kind value
+  ARG_path='' ARG_offset='' ARG_limit='' ARG_content='' ARG_old_string='' ARG_new_string='' ARG_command='' ARG_timeout=''
+  ARG_background='' ARG_pattern='' ARG_glob='' ARG_context='' ARG_name='' ARG_prompt='' ARG_description='' ARG_fork=''
+  KINDS=' '
+  while IFS=$'\t' read -r key kind value; do
+    case $key in
+    path | offset | limit | content | old_string | new_string | command | timeout | background | pattern | glob | context | \
+      name | prompt | description | fork)
+      unescape_line "ARG_$key" "$value"
+      KINDS="$KINDS$key:$kind "
+      ;;
+    esac
+  done <"$RUN/answer/args.$1"
+}
+
+has_text() { # <key>   fails, with a result, when it is there and no string
+  [[ $KINDS == *" $1:"[no]" "* ]] || return 0
+  fail "$1 must be a string"
+  return 1
+}
+
+need_text() { # <key>   fails, with a result, when it is missing or empty
+  local value=ARG_$1
+  has_text "$1" || return 1
+  [[ -n ${!value} ]] && return 0
+  fail "no $1 provided"
+  return 1
+}
+
+whole_number() { # <key>   ARG_<key> as digits, or ""; fails, with a result, when it is something else
+  local value=ARG_$1
+  value=${!value}
+  value=${value#"${value%%[! ]*}"}
+  value=${value%"${value##*[! ]}"}
+  [[ $value =~ ^([0-9]{1,18})(\.0*)?$ ]] && printf -v "ARG_$1" '%d' $((10#${BASH_REMATCH[1]})) && return 0
+  [[ -z $value ]] && printf -v "ARG_$1" '' && return 0
+  if [[ $value =~ ^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$ ]]; then
+    value=$(LC_ALL=C awk -v n="$value" 'BEGIN { if (n == int(n) && n < 1e18) printf "%.0f", n }')
+    [[ -n $value ]] && printf -v "ARG_$1" '%s' "$value" && return 0
+    fail "$1 must be a whole number"
+  else
+    fail "$1 must be a number that is not negative"
+  fi
+  return 1
+}
+
+# ---- Places and rights
+
+# Where a path really leads: links followed, `..` taken back, parts that do not exist kept as they are.
+resolve_path() { # <result-var> <absolute path>
+  local rp_rest=$2 rp_done='' rp_part rp_link rp_links=0
+  while [[ -n $rp_rest ]]; do
+    while [[ $rp_rest == /* ]]; do rp_rest=${rp_rest#/}; done
+    rp_part=${rp_rest%%/*}
+    if [[ $rp_rest == */* ]]; then rp_rest=${rp_rest#*/}; else rp_rest=''; fi
+    case $rp_part in
+    '' | .) continue ;;
+    ..)
+      rp_done=${rp_done%/*}
+      continue
+      ;;
+    esac
+    if [[ -L $rp_done/$rp_part ]]; then
+      ((++rp_links > 40)) && return 1
+      # A name may end in line feeds.
+      rp_link=$(readlink -- "$rp_done/$rp_part" && printf x) || return 1
+      rp_link=${rp_link%$'\nx'}
+      [[ $rp_link == /* ]] && rp_done=''
+      rp_rest=$rp_link/$rp_rest
+    else
+      rp_done=$rp_done/$rp_part
+    fi
+  done
+  printf -v "$1" '%s' "${rp_done:-/}"
+}
+
+setup_places() {
+  resolve_path REAL_HOME "${HOME:-/nowhere}"
+  resolve_path REAL_BASE "$BASE"
+  resolve_path REAL_S "$S"
+}
+
+is_below() { # <path> <directory>
+  [[ $1 == "$2" || $1 == "${2%/}"/* ]]
+}
+
+is_sensitive() { # <resolved path>   keys and credentials, wherever they lie
+  local name=${1##*/} part home=${REAL_HOME:-${HOME:-}}
+  if [[ -n $home ]]; then
+    for part in .ssh .gnupg .aws .azure .kube .docker .config/gh .config/gcloud .config/op .password-store \
+      .local/share/keyrings .netrc .git-credentials .config/git/credentials .npmrc .pypirc .pgpass .my.cnf .vault-token \
+      .cargo/credentials .cargo/credentials.toml; do
+      is_below "$1" "$home/$part" && return 0
+    done
+  fi
+  # Public certificates carry the same suffix as keys.
+  case $1 in
+  /etc/ssl/certs/* | /usr/* | /etc/pki/* | /etc/ca-certificates/*) return 1 ;;
+  esac
+  case $name in
+  *.[pP][eE][mM] | *.[kK][eE][yY] | .[eE][nN][vV]) return 0 ;;
+  .env.example | .env.sample | .env.template | .env.dist) return 1 ;;
+  .[eE][nN][vV].*) return 0 ;;
+  id_rsa | id_dsa | id_ecdsa | id_ed25519 | id_ecdsa_sk | id_ed25519_sk | .netrc | .git-credentials | .pgpass) return 0 ;;
+  esac
+  return 1
+}
+
+is_runtime() { # <resolved path>   what running programs need to read
+  local path
+  for path in /usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /etc/ld.so.cache /etc/ld.so.preload /etc/ld.so.conf \
+    /etc/ld.so.conf.d /etc/locale.alias /etc/locale.conf /etc/localtime /etc/timezone /etc/ssl/certs /etc/ssl/openssl.cnf \
+    /etc/pki/tls/certs /etc/pki/ca-trust /etc/ca-certificates /etc/ca-certificates.conf /etc/resolv.conf /etc/hosts \
+    /etc/host.conf /etc/nsswitch.conf /etc/gai.conf /etc/services /etc/protocols /etc/alternatives /dev/null /dev/zero \
+    /dev/full /dev/random /dev/urandom; do
+    is_below "$1" "$path" && return 0
+  done
+  return 1
+}
+
+scope_of() { # <result-var> <resolved path>   0 system, 1 external, 3 workspace: the digit of the mode
+  local so_scope=1 so_dir
+  if [[ $2 == "$REAL_S/plan.draft" || $2 == "$REAL_S/plan.md" ]]; then
+    so_scope=3
+  elif is_below "$2" "$REAL_BASE" || is_below "$2" "$REAL_S" || is_sensitive "$2"; then
+    so_scope=0
+  else
+    is_below "$2" "$CWD" && so_scope=3
+    for so_dir in /etc /boot /root /proc /sys /dev /var /run /private/etc /private/var /System; do
+      is_below "$2" "$so_dir" || continue
+      # A cwd inside a system directory is a workspace; a cwd of `/` does not turn /etc into one.
+      if is_below "$CWD" "$so_dir" && is_below "$2" "$CWD"; then
+        so_scope=3
+      elif is_below "$REAL_HOME" "$so_dir" && is_below "$2" "$REAL_HOME"; then
+        so_scope=1
+      else
+        so_scope=0
+      fi
+      break
+    done
+  fi
+  printf -v "$1" '%d' "$so_scope"
+}
+
+refuse() { # <required digits>
+  fail "command blocked by bash safety policy (required=$1 allowed=$MODE_DIGITS; mode=system/external/network/workspace bits=4:read,2:write,1:execute)"
+}
+
+# Sets REAL to where ARG_path (or the path given) leads; fails, with a result, when the mode does not allow it.
+judge_path() { # <path> <4 read | 2 write>
+  local path=$1 scope required='0000'
+  case $path in
+  '')
+    fail "no path provided"
+    return 1
+    ;;
+  \~) path=${HOME:-} ;;
+  \~/*) path=${HOME:-}/${path#??} ;;
+  /*) ;;
+  *) path=$CWD/$path ;;
+  esac
+  if ! resolve_path REAL "$path"; then
+    fail "$1: Too many levels of symbolic links"
+    return 1
+  fi
+  [[ $2 == 4 ]] && is_runtime "$REAL" && ! is_sensitive "$REAL" && return 0
+  scope_of scope "$REAL"
+  if (((${MODE_DIGITS:scope:1} & $2) == 0)); then
+    required=${required:0:scope}$2${required:scope+1}
+    refuse "$required"
+    return 1
+  fi
+  if [[ $2 != 4 && $REAL != "$REAL_S/plan.draft" ]] && { is_below "$REAL" "$REAL_BASE" || is_below "$REAL" "$REAL_S"; }; then
+    fail "$REAL belongs to the agent and is closed to tools; only plan.draft can be written there"
+    return 1
+  fi
+  return 0
+}
+
+# Fails, with a result, unless REAL is a regular file.
+need_regular() { # <path as given>
+  local dir kind=
+  if [[ ! -e $REAL && ! -L $REAL ]]; then
+    dir=${REAL%/*}
+    while [[ -n $dir && ! -e $dir ]]; do dir=${dir%/*}; done
+    if [[ -n $dir && ! -d $dir ]]; then
+      fail "$1: a part of the path is not a directory"
+    elif [[ -n $dir && ! -x $dir ]]; then
+      fail "permission denied: $1"
+    else
+      fail "file not found: $1"
+    fi
+    return 1
+  fi
+  if [[ -d $REAL ]]; then
+    kind="a directory; use Glob to list it"
+  elif [[ -p $REAL ]]; then
+    kind="a FIFO"
+  elif [[ -S $REAL ]]; then
+    kind="a socket"
+  elif [[ -b $REAL || -c $REAL ]]; then
+    kind="a device"
+  elif [[ ! -f $REAL ]]; then
+    kind="no regular file"
+  fi
+  [[ -z $kind ]] && return 0
+  fail "$1 is $kind"
+  return 1
+}
+
+# ---- Read, Write, Edit
+
+tool_Read() {
+  local size counts lines first last piece=$RUN/read stopped=0
+  need_text path && whole_number offset && whole_number limit || return 0
+  if [[ $ARG_limit == 0 ]]; then
+    fail "limit must be at least 1"
+    return
+  fi
+  judge_path "$ARG_path" 4 && need_regular "$ARG_path" || return 0
+  if [[ ! -r $REAL ]]; then
+    fail "permission denied: $ARG_path"
+    return
+  fi
+  size=$(($(wc -c <"$REAL")))
+  if (($(head -c 8192 <"$REAL" | tr -d '\000' | wc -c) != (size < 8192 ? size : 8192))); then
+    fail "$ARG_path is a binary file of $size bytes; look at it with a command (file, xxd, strings)"
+    return
+  fi
+  if ((size > 67108864)) && [[ -z $ARG_limit ]]; then
+    fail "$ARG_path is too large to read whole ($size bytes); use offset and limit, or Grep"
+    return
+  fi
+  first=${ARG_offset:-1}
+  ((first > 0)) || first=1
+  if ((size > 67108864)); then stopped=1; fi
+  if [[ -z $ARG_limit ]]; then
+    if ((first == 1)); then cat <"$REAL" >"$piece"; else tail -n "+$first" <"$REAL" >"$piece"; fi
+  else
+    last=$((first + ARG_limit - 1))
+    LC_ALL=C sed -n -e "${first},${last}p" -e "${last}q" <"$REAL" >"$piece"
+  fi
+  if ((stopped)); then
+    lines='?'
+  else
+    counts=$(wc -l <"$REAL")
+    lines=$((counts))
+    # A last line without its line feed is a line too.
+    ((size)) && [[ $(tail -c 1 <"$REAL" | od -An -tx1) != *0a* ]] && ((++lines))
+  fi
+  if ((size == 0)); then
+    R_SUMMARY="Read($ARG_path) [0 lines, 0 bytes"
+    printf '[%s is empty]' "$ARG_path" >"$piece"
+  elif [[ ! -s $piece ]]; then
+    fail "offset $first is past the end of $ARG_path ($lines lines)"
+    return
+  else
+    R_SUMMARY="Read($ARG_path) [$lines lines, $size bytes"
+    # sed ends the last line even when the file does not; one LF at the end is not shown.
+  fi
+  [[ -n $ARG_offset ]] && R_SUMMARY="$R_SUMMARY, offset=$ARG_offset"
+  [[ -n $ARG_limit ]] && R_SUMMARY="$R_SUMMARY, limit=$ARG_limit"
+  R_SUMMARY="$R_SUMMARY]"
+  R_OPTIONS=(-v one_lf=1 -v utf8_note=1)
+  R_FILE=$piece
+}
+
+# Puts a file's new content in its place: same mode, owner and link; the old content stays until the new one is whole.
+replace_file() { # <path as given> <file with the content>   REAL is where it goes
+  local temporary reason
+  temporary=${REAL%/*}/.agent-$$-$RANDOM.tmp
+  if [[ -e $REAL ]]; then
+    if [[ ! -w $REAL ]]; then
+      fail "permission denied: $1"
+      return 1
+    fi
+    # A copy with its mode and owner first, then the content over it.
+    reason=$(cp -p -- "$REAL" "$temporary" 2>&1 && cat -- "$2" 2>&1 >"$temporary") && cmp -s -- "$2" "$temporary" &&
+      reason=$(mv -f -- "$temporary" "$REAL" 2>&1) && return 0
+  else
+    reason=$( (umask "$ORIG_UMASK" && cat -- "$2" >"$temporary") 2>&1) && cmp -s -- "$2" "$temporary" &&
+      reason=$(mv -f -- "$temporary" "$REAL" 2>&1) && return 0
+  fi
+  rm -f -- "$temporary"
+  reason=${reason##*: }
+  fail "could not write $1: ${reason:-it failed}; the file is unchanged"
+  return 1
+}
+
+tool_Write() {
+  local dir bytes lines content=$RUN/answer/text.$1 reason
+  need_text path || return 0
+  if [[ $KINDS != *' content:'* ]]; then
+    fail "no content provided"
+    return
+  fi
+  has_text content || return 0
+  if [[ $ARG_path == */ ]]; then
+    fail "$ARG_path is a directory"
+    return
+  fi
+  judge_path "$ARG_path" 2 || return 0
+  if [[ -e $REAL ]]; then
+    need_regular "$ARG_path" || return 0
+  else
+    dir=${REAL%/*}
+    if ! reason=$( (umask "$ORIG_UMASK" && mkdir -p -- "${dir:-/}") 2>&1); then
+      case $reason in
+      *'Not a directory' | *'File exists') fail "$ARG_path: a part of the path is not a directory" ;;
+      *'Permission denied') fail "permission denied: $ARG_path" ;;
+      *) fail "$ARG_path: ${reason##*: }" ;;
+      esac
+      return
+    fi
+  fi
+  replace_file "$ARG_path" "$content" || return 0
+  bytes=$(($(wc -c <"$content")))
+  lines=$(($(wc -l <"$content")))
+  ((bytes)) && [[ $(tail -c 1 <"$content" | od -An -tx1) != *0a* ]] && ((++lines))
+  R_SUMMARY="Write($ARG_path) [$lines lines, $bytes bytes]"
+  R_HEAD="OK: wrote $bytes bytes to $ARG_path"
+}
+
+tool_Edit() {
+  local path real
+  need_text path && has_text old_string && has_text new_string || return 0
+  if [[ $KINDS != *' new_string:'* ]]; then
+    fail "no new_string provided"
+    return
+  fi
+  judge_path "$ARG_path" 4 && judge_path "$ARG_path" 2 || return 0
+  if [[ -z $ARG_old_string ]]; then
+    fail "old_string is empty; to create or replace a whole file use Write"
+    return
+  fi
+  need_regular "$ARG_path" || return 0
+  awk_value path "$ARG_path"
+  awk_value real "$REAL"
+  if run_awk edit_file.awk -v path="$path" -v file="$real" -v reply="$RUN_V/reply" <"$RUN/answer/edit.$1" >"$RUN/edited"; then
+    replace_file "$ARG_path" "$RUN/edited" || return 0
+    R_OPTIONS=(-v first_line=1)
+    R_FILE=$RUN/reply
+  else
+    read_file path "$RUN/reply"
+    fail "${path%$'\n'}"
+  fi
+}
+
+# ---- Bash
+
+setup_tools() {
+  if command -v setsid >/dev/null 2>&1; then
+    SETSID=(setsid)
+  elif command -v perl >/dev/null 2>&1; then
+    SETSID=(perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV or exit 127')
+  else
+    SETSID=()
+  fi
+  COMMANDS_RUN=0
+  local IFS=$'\n'
+  SECRET_LINES="${SECRETS[*]+"${SECRETS[*]}"}"
+}
+
+# Runs in a group of its own: the command in a session of its own, without terminal, keys or our descriptors.
+exec_command() { # <command> <output file> <pid file> <mark>
+  local name
+  for name in "${HIDDEN_ENV[@]}"; do unset "$name"; done
+  if [[ -n ${ORIG_LC_ALL+set} ]]; then export LC_ALL=$ORIG_LC_ALL; else unset LC_ALL; fi
+  export EDITOR=false VISUAL=false GIT_EDITOR=false GIT_SEQUENCE_EDITOR=false PAGER=cat GIT_PAGER=cat GIT_TERMINAL_PROMPT=0
+  export BASH_AGENT_CALL=$4 PWD=$CWD
+  unset OLDPWD R_MASK
+  umask "$ORIG_UMASK"
+  cd "$CWD" || exit 127
+  exec 2>/dev/null
+  # shellcheck disable=SC2016 # the inner shell's own words
+  "${SETSID[@]+"${SETSID[@]}"}" sh -c 'echo $$ >"$1"; exec bash -c "$2"' sh "$3" "$1" </dev/null >>"$2" 2>&1
+  # `wait` gives a trap's number in place of this when a signal comes at the same time.
+  printf '%s\n' "$?" >"$2.code"
+}
+
+# Fires after the time given, and keeps the output's size bounded meanwhile: head and tail stay, the middle is counted.
+watch_command() { # <seconds> <output file> <main pid>
+  local started=$SECONDS step=0.2 size last=0
+  while :; do
+    sleep "$step" 2>/dev/null || sleep 1
+    if ((SECONDS - started >= $1)); then
+      kill -USR2 "$3" 2>/dev/null
+      return
+    fi
+    kill -0 "$3" 2>/dev/null || return
+    size=$(($(wc -c <"$2")))
+    step=1
+    ((size - last > 4194304)) && step=0.1
+    last=$size
+    if ((size > 16777216)); then
+      [[ -e $2.head ]] || head -c $((MAX_RESULT + 8192)) <"$2" >"$2.head"
+      tail -c $((MAX_RESULT + 8192)) <"$2" >"$2.tail.new"
+      size=$(($(wc -c <"$2")))
+      : >"$2"
+      mv -f -- "$2.tail.new" "$2.tail"
+      printf '%s\n' "$size" >>"$2.cut"
+      last=0
+    fi
+    ((SECONDS - started + 1 >= $1)) && step=0.1
+  done
+}
+
+# Ends a command and all it started, wherever that went: TERM, a grace, KILL.
+end_command() { # <session id> <mark> <grace in seconds>
+  local pids tries=0 steps
+  signal_command TERM "$1" "$2"
+  steps=$(($3 * 20 + 2))
+  while ((tries++ < steps)); do
+    command_alive "$1" "$2" || return 0
+    sleep 0.05 2>/dev/null || sleep 1
+  done
+  signal_command KILL "$1" "$2"
+}
+
+signal_command() { # <signal> <session id> <mark>
+  local pid
+  [[ -n $2 ]] && kill "-$1" -- "-$2" 2>/dev/null
+  for pid in $(marked_processes "$3"); do kill "-$1" "$pid" 2>/dev/null; done
+}
+
+command_alive() { # <session id> <mark>
+  [[ -n $1 ]] && kill -0 -- "-$1" 2>/dev/null && return 0
+  [[ -n $(marked_processes "$2") ]]
+}
+
+# Processes that carry our mark in their environment, zombies not counted.
+marked_processes() { # <mark>
+  if [[ -r /proc/self/environ ]]; then
+    grep -l -a -z -x -F -s -e "BASH_AGENT_CALL=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3
+  else
+    # shellcheck disable=SC2009 # pgrep does not see the environment
+    ps -axEww -o pid= -o command= 2>/dev/null | grep -F "BASH_AGENT_CALL=$1 " | grep -v 'grep -F' | sed 's/^ *//; s/ .*//'
+  fi
+}
+
+# Runs a command; sets CMD_CODE, CMD_TIMED_OUT, CMD_INTERRUPTED, CMD_SURVIVORS.
+run_command() { # <command> <seconds> <output file>
+  local traps sid='' mark timer main=$$
+  CMD_CODE=0 CMD_TIMED_OUT=0 CMD_INTERRUPTED=0 CMD_SURVIVORS=''
+  mark=$$.$BASHPID_NOW.$((++COMMANDS_RUN))
+  : >"$3"
+  rm -f -- "$3.head" "$3.tail" "$3.cut" "$3.pid" "$3.code"
+  TIMER_FIRED=0
+  start_group exec_command "$1" "$3" "$3.pid" "$mark"
+  TOOL_PID=$GROUP_PID
+  [[ -n ${TASK_PID:-} ]] && main=$TASK_PID
+  start_group watch_command "$2" "$3" "$main"
+  timer=$GROUP_PID
+  while :; do
+    traps=$TRAPS CMD_CODE=0
+    ((INTERRUPTED || ENDING || TIMER_FIRED)) || {
+      wait "$TOOL_PID" 2>/dev/null
+      CMD_CODE=$?
+    }
+    if ((INTERRUPTED || ENDING)); then
+      CMD_INTERRUPTED=1 CMD_CODE=130
+    elif ((TIMER_FIRED)); then
+      CMD_TIMED_OUT=1 CMD_CODE=124
+    elif ((traps != TRAPS)) && kill -0 "$TOOL_PID" 2>/dev/null; then
+      continue
+    elif [[ -s $3.code ]]; then
+      IFS= read -r CMD_CODE <"$3.code"
+    fi
+    break
+  done
+  [[ -s $3.pid ]] && IFS= read -r sid <"$3.pid"
+  if ((CMD_INTERRUPTED)); then
+    end_command "$sid" "$mark" 0
+  elif ((CMD_TIMED_OUT)); then
+    end_command "$sid" "$mark" 1
+  elif [[ -n $sid ]] && kill -0 -- "-$sid" 2>/dev/null; then
+    # Something it started is still there: a moment for its last words.
+    sleep 0.2 2>/dev/null || sleep 1
+    CMD_SURVIVORS=$(ps -A -o pid= -o pgid= -o stat= 2>/dev/null | awk -v g="$sid" '$2 == g && $3 !~ /Z/ { s = s (s == "" ? "" : ", ") $1 } END { print s }')
+  fi
+  stop_group "$timer"
+  stop_group "$TOOL_PID"
+  TOOL_PID=
+}
+
+# The command's output as the result's file, with what was dropped told.
+gather_output() { # <output file>
+  local total line
+  if [[ -e $1.cut ]]; then
+    total=$(($(wc -c <"$1")))
+    while IFS= read -r line; do ((total += line)); done <"$1.cut"
+    cat "$1.tail" "$1" | tail -c $((MAX_RESULT + 8192)) >"$1.tail.new"
+  else
+    total=$(($(wc -c <"$1")))
+    ((total > 4 * MAX_RESULT + 65536)) || return 0
+    head -c $((MAX_RESULT + 8192)) <"$1" >"$1.head"
+    tail -c $((MAX_RESULT + 8192)) <"$1" >"$1.tail.new"
+  fi
+  R_OPTIONS=("${R_OPTIONS[@]+"${R_OPTIONS[@]}"}" -v total="$total" -v at=$(($(wc -c <"$1.head"))))
+  cat "$1.head" "$1.tail.new" >"$1.both"
+  R_FILE=$1.both
+}
+
+command_timeout() { # <result-var>   from ARG_timeout, never above the agent's
+  local ct_value=${ARG_timeout%%.*}
+  printf -v "$1" '%s' "$TOOL_TIMEOUT"
+  if [[ $ARG_timeout =~ ^[0-9]+(\.[0-9]+)?$ ]]; then
+    [[ $ARG_timeout == *.*[1-9]* ]] && ct_value=$((ct_value + 1))
+    ((ct_value > 0 && ct_value < TOOL_TIMEOUT)) && printf -v "$1" '%d' $((10#$ct_value))
+  elif [[ $ARG_timeout =~ ^[0-9] ]]; then
+    ct_value=$(LC_ALL=C awk -v n="$ARG_timeout" 'BEGIN { printf "%.0f", (n < 1 ? 1 : n < 1e9 ? n : 1e9) }')
+    ((ct_value > 0 && ct_value < TOOL_TIMEOUT)) && printf -v "$1" '%d' "$ct_value"
+  fi
+  return 0
+}
+
+# Without a sandbox a command can do anything in the workspace: so it needs all of its bits.
+judge_command() {
+  (((${MODE_DIGITS:3:1} & 7) == 7)) && return 0
+  refuse 0007
+  return 1
+}
+
+tool_Bash() {
+  local seconds output=$RUN/out.$1
+  if [[ $ARG_background == true ]]; then
+    background_command
+    return
+  fi
+  need_text command || return 0
+  judge_command || return 0
+  command_timeout seconds
+  run_command "$ARG_command" "$seconds" "$output"
+  reset_result
+  R_FILE=$output
+  R_OPTIONS=(-v controls=1)
+  frame_result "$seconds"
+  gather_output "$output"
+}
+
+# Head and notes around a command's output.
+frame_result() { # <timeout in seconds>
+  if ((CMD_INTERRUPTED)); then
+    R_HEAD="Error: interrupted" R_ERROR=1
+  elif ((CMD_TIMED_OUT)); then
+    R_HEAD="Error: " R_ERROR=1
+    R_OPTIONS=("${R_OPTIONS[@]}" -v joint=1)
+    R_NOTES="[... command timed out after $1 seconds ...]"
+  elif ((CMD_CODE)); then
+    R_HEAD="Error: exit code $CMD_CODE" R_ERROR=1
+  fi
+  if [[ -n $CMD_SURVIVORS ]]; then
+    R_NOTES=$R_NOTES${R_NOTES:+$'\n'}"[... still running in the background: pid $CMD_SURVIVORS ...]"
+  fi
+  return 0
+}
+
+# What commands left running ends with the agent.
+end_leftovers() {
+  local pids=''
+  ((COMMANDS_RUN)) || return 0
+  [[ -r /proc/self/environ ]] || return 0
+  pids=$(grep -l -a -s -e "BASH_AGENT_CALL=$$\\." /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3)
+  # shellcheck disable=SC2086 # pids
+  [[ -z $pids ]] || kill -TERM $pids 2>/dev/null
+  [[ -z $pids ]] && return 0
+  sleep 0.1 2>/dev/null || sleep 1
+  pids=$(grep -l -a -s -e "BASH_AGENT_CALL=$$\\." /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3)
+  # shellcheck disable=SC2086
+  [[ -z $pids ]] || kill -KILL $pids 2>/dev/null
+}
+
+# ---- TodoWrite, Skill, the plan
+
+tool_TodoWrite() {
+  local word rest
+  IFS=' ' read -r word rest <"$RUN/answer/todo.$1"
+  if [[ $word == error ]]; then
+    fail "$rest"
+    return
+  fi
+  R_TODO=$rest
+  tail -n +2 "$RUN/answer/todo.$1" >"$RUN/todo"
+  R_FILE=$RUN/todo
+}
+
+tool_Skill() {
+  need_text name || return 0
+  local file
+  if ! skill_file file "$ARG_name"; then
+    fail "skill not found: $ARG_name"
+  elif load_skill "$ARG_name" >"$RUN/skill.text"; then
+    R_FILE=$RUN/skill.text
+  else
+    fail "skill $ARG_name: Permission denied"
+  fi
+}
+
+tool_PlanConfirm() {
+  if [[ ! -s $S/plan.draft ]]; then
+    fail "no plan draft found to confirm."
+    return
+  fi
+  {
+    cp -- "$S/plan.draft" "$S/plan.md.new" && mv -f -- "$S/plan.md.new" "$S/plan.md" && : >"$S/plan.draft"
+  } || storage_error write "$S/plan.md" ''
+  R_HEAD="Plan confirmed and locked in."
+  COMPACT_TRIGGER=plan_confirm
+}
+
+tool_PlanClear() {
+  : >"$S/plan.md" || storage_error write "$S/plan.md" ''
+  R_HEAD="Plan cleared."
+  COMPACT_TRIGGER=plan_clear
+}

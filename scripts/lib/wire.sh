@@ -1,0 +1,43 @@
+# wire.sh - RESP frames (CONTRACT §3). Sourced by agent.sh; run by itself it is a filter:
+#
+#   wire.sh encode < lines      lines of TAB-separated, escaped fields -> frames
+#   wire.sh decode < frames     frames -> such lines
+
+# Writes a file of frames whole into a FIFO, with the lock that every writer of ours takes.
+send_frames() { # <fifo> <file>
+  [[ -p $1 ]] || return 1
+  (
+    exec 5<>"$1" && lock_fd 5 && cat -- "$2" >&5
+  )
+}
+
+send_message() { # <fifo> <field>…   a short message
+  local fifo=$1 frame="*$(($# - 1))"$'\r\n' field
+  shift
+  for field; do frame=$frame"\$${#field}"$'\r\n'$field$'\r\n'; done
+  [[ -p $fifo ]] || return 1
+  (
+    exec 5<>"$fifo" && lock_fd 5 && F=$frame LC_ALL=C "${AWK[@]}" 'BEGIN { printf "%s", ENVIRON["F"] }' >&5
+  )
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  set -u
+  LIB_DIR=$(cd -P -- "${0%/*}" && pwd -P)
+  AWK_DIR=${AWK_DIR:-$LIB_DIR/../../awk}
+  # shellcheck source=scripts/lib/base.sh
+  . "$LIB_DIR/base.sh"
+  finish() { exit "$1"; }
+  setup_awk
+  setup_core
+  case ${1:-} in
+  encode | decode)
+    if [[ -n $CORE ]]; then exec "$CORE" core resp "$1"; fi
+    if [[ $1 == encode ]]; then stream_awk resp_encode.awk; else stream_awk resp_decode.awk -v out=lines; fi
+    ;;
+  *)
+    echo "usage: wire.sh encode|decode" >&2
+    exit 2
+    ;;
+  esac
+fi
