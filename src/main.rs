@@ -1,3 +1,7 @@
 //! The `bash-agent` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bash_agent::cli::main(std::env::args_os())
+}

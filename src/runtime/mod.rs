@@ -1,3 +1,8 @@
 //! What waits: FIFOs, signals, the inbox, cancellation.
 
 pub mod cancel;
+pub mod fifo;
+pub mod inbox;
+pub mod notify;
+pub mod signals;
+pub mod sync;

@@ -1,0 +1,300 @@
+//! A turn, step by step as CONTRACT §7 has it.
+
+use super::ask::Asked;
+use super::limits::Reached;
+use super::response::{Call, Response};
+use super::{Agent, TurnEnd, Work};
+use crate::exit::Exit;
+use crate::model::ModelError;
+use crate::runtime::cancel::Cancel;
+use crate::runtime::inbox::Event as Happening;
+use crate::runtime::notify::Noticed;
+use crate::session::events::Event;
+use crate::session::stats::{Stats, Update};
+use crate::session::{StorageError, input, notify};
+use crate::wire::message::Message;
+
+/// What the model is told when its calls were cut off.
+const CUT_OFF: &str = include_str!("../assets/prompt/cut-off.md");
+
+/// How often a turn asks again after calls that were cut off.
+const MAX_CUT_OFFS: u32 = 2;
+
+/// What starts a turn.
+pub(super) enum Start {
+    /// A user's input.
+    User { content: String, id: Option<String>, file: Option<String> },
+    /// notify.buf holds something.
+    Notify,
+}
+
+impl Agent {
+    /// Works on one turn until it has ended. Fails only when the session's own files cannot be written.
+    pub(super) fn turn(&mut self, start: Start) -> Result<TurnEnd, StorageError> {
+        let id = match &start {
+            Start::User { id, .. } => id.clone(),
+            Start::Notify => None,
+        };
+        self.begin(start)?;
+        let worked = self.work();
+        self.finish(worked, id.as_deref())
+    }
+
+    /// Step 1: the user line, the event, the count; the flag.
+    fn begin(&mut self, start: Start) -> Result<(), StorageError> {
+        // The first cancellation exists before anything of the turn is written: an interrupt is never lost.
+        self.arm()?;
+        if let Start::User { content, id, file } = &start {
+            self.session.conversation.append_user(content)?;
+            if let Some(id) = id {
+                self.input_ids.insert(id)?;
+            }
+            if let Some(Err(error)) = file.as_deref().map(|file| input::forget(&self.session.dir, file)) {
+                self.recorder.display().notice(&error.to_string());
+            }
+            self.recorder.event(&Event::UserInput { content, id: id.as_deref() })?;
+        }
+        let stats = self.update_stats(&[Update::add("current_turn_count", 1)])?;
+        self.session.raise_flag()?;
+        self.totals.turns += 1;
+        self.recorder.display().figures(true, &stats);
+        Ok(())
+    }
+
+    /// From now on an interrupt ends what runs.
+    fn arm(&mut self) -> Result<(), StorageError> {
+        let cancel = Cancel::new().map_err(StorageError::at("start a turn in", self.session.dir.path()))?;
+        self.inbox.running().set(Some(cancel.clone()));
+        self.recorder.set_cancel(Some(cancel.clone()));
+        self.cancel = Some(cancel);
+        Ok(())
+    }
+
+    fn disarm(&mut self) {
+        self.inbox.running().set(None);
+        self.recorder.set_cancel(None);
+        self.cancel = None;
+    }
+
+    /// Does something that an interrupt can end, outside a turn.
+    pub(super) fn turnless<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        self.arm()?;
+        let done = work(self);
+        self.disarm();
+        done
+    }
+
+    /// Step 2: model calls and tools, until the model has nothing more to do.
+    fn work(&mut self) -> Result<TurnEnd, StorageError> {
+        let mut cut_offs = 0;
+        for _ in 0..self.settings.max_turns {
+            self.drain()?;
+            if let Some(limit) = self.limit_reached() {
+                return self.limited(limit);
+            }
+            if self.compact_if_due()? {
+                return self.cancelled();
+            }
+            let response = match self.ask_mending()? {
+                Asked::Complete(response) => response,
+                Asked::Interrupted => return self.cancelled(),
+                Asked::Failed(error) => return self.failed(&error),
+            };
+            let reason = response.stop.clone().unwrap_or_default();
+            let text = response.text();
+            if self.was_cut_off(&response) {
+                if self.keep_cut_off(response, &mut cut_offs)? {
+                    continue;
+                }
+                let error = format!("Response truncated ({reason} reached)");
+                self.recorder.error(&error)?;
+                return Ok(TurnEnd { reason, exit: Exit::Failed, text, error: Some(error) });
+            }
+            if let Some(line) = response.line() {
+                self.session.conversation.append_line(&line)?;
+            }
+            let calls: Vec<Call> = response.calls().cloned().collect();
+            if !calls.is_empty() {
+                self.run_tools(&calls)?;
+                if self.is_cancelled() {
+                    return self.cancelled();
+                }
+                continue;
+            }
+            if reason == "pause_turn" || self.drain()? {
+                continue;
+            }
+            return self.ended(reason, text);
+        }
+        let message = format!("Max turns ({}) reached", self.settings.max_turns);
+        self.limited(Reached { reason: "max_turns", message })
+    }
+
+    /// Step 3: the `stop` event, the flag; what arrived meanwhile starts a turn of its own (main loop).
+    fn finish(
+        &mut self,
+        worked: Result<TurnEnd, StorageError>,
+        id: Option<&str>,
+    ) -> Result<TurnEnd, StorageError> {
+        let reason = worked.as_ref().map_or("error", |end| end.reason.as_str()).to_owned();
+        let stop = Message::Stop { reason: reason.clone() };
+        let written = self.recorder.show(&Event::Stop { reason: &reason, id }, &stop);
+        let lowered = self.session.lower_flag();
+        self.disarm();
+        self.sync();
+        let end = worked?;
+        written.and(lowered)?;
+        let (stats, _) = Stats::load(&self.session.dir.stats())?;
+        self.recorder.display().figures(false, &stats);
+        self.recorder.display().turn_ended(&end);
+        Ok(end)
+    }
+
+    fn ended(&mut self, reason: String, text: String) -> Result<TurnEnd, StorageError> {
+        if !matches!(reason.as_str(), "refusal" | "content_filter") {
+            return Ok(TurnEnd { reason, exit: Exit::Ok, text, error: None });
+        }
+        let error = format!("the model did not answer ({reason})");
+        self.recorder.error(&error)?;
+        Ok(TurnEnd { reason, exit: Exit::Refused, text, error: Some(error) })
+    }
+
+    /// The turn was cancelled: by the user, or because its time is over.
+    fn cancelled(&mut self) -> Result<TurnEnd, StorageError> {
+        match self.time_over() {
+            Some(limit) if self.inbox.running().signal().is_none() => {
+                self.children.end_turn(self.totals.turns);
+                self.limited(limit)
+            }
+            _ => Ok(self.interrupted()),
+        }
+    }
+
+    /// A limit of the user's ends the turn; the session can go on.
+    fn limited(&mut self, limit: Reached) -> Result<TurnEnd, StorageError> {
+        self.recorder.error(&limit.message)?;
+        Ok(TurnEnd::without_answer(limit.reason, Exit::Limit, Some(limit.message)))
+    }
+
+    /// Also ends the children that this turn started.
+    fn interrupted(&mut self) -> TurnEnd {
+        self.children.end_turn(self.totals.turns);
+        TurnEnd::without_answer(
+            "interrupted",
+            self.inbox.running().signal().unwrap_or(Exit::Interrupted),
+            None,
+        )
+    }
+
+    fn failed(&mut self, error: &ModelError) -> Result<TurnEnd, StorageError> {
+        let text = error.to_string();
+        self.recorder.error(&text)?;
+        Ok(TurnEnd::without_answer("error", error.exit(), Some(text)))
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(Cancel::is_cancelled)
+    }
+
+    /// Cut off by a limit: by the provider's word, or by its looks (a broken call that used every token allowed).
+    fn was_cut_off(&self, response: &Response) -> bool {
+        match response.stop.as_deref() {
+            Some("max_tokens" | "length" | "max_output_tokens" | "model_context_window_exceeded") => true,
+            _ => {
+                let at_limit =
+                    response.usage.is_some_and(|(usage, _)| usage.output >= self.settings.max_tokens);
+                at_limit && response.calls().any(|call| call.broken_input.is_some())
+            }
+        }
+    }
+
+    /// Keeps what was finished. When calls were cut off the model is told so: returns whether to ask again.
+    fn keep_cut_off(&mut self, mut response: Response, cut_offs: &mut u32) -> Result<bool, StorageError> {
+        let dropped = response.drop_calls();
+        response.drop_unfinished_thinking();
+        if let Some(line) = response.line() {
+            self.session.conversation.append_line(&line)?;
+        }
+        if dropped == 0 || *cut_offs == MAX_CUT_OFFS {
+            return Ok(false);
+        }
+        *cut_offs += 1;
+        self.session.conversation.append_user(CUT_OFF.trim_end())?;
+        Ok(true)
+    }
+
+    /// Puts what waits in notify.buf into the conversation, as one user line. Returns whether there was something.
+    pub(super) fn drain(&mut self) -> Result<bool, StorageError> {
+        let frames = notify::take(&self.session.dir)?;
+        let (mut messages, problem) = frames.as_deref().map(notify::messages).unwrap_or_default();
+        messages.extend_from_slice(&self.held);
+        if let Some(problem) = problem {
+            self.recorder.error(&problem)?;
+        }
+        let text = notify::user_text(&messages);
+        if !text.is_empty() {
+            self.session.conversation.append_user(&text)?;
+        }
+        notify::delivered(&self.session.dir, &std::mem::take(&mut self.held))?;
+        if frames.is_some() {
+            notify::drained(&self.session.dir)?;
+        }
+        for message in &messages {
+            if let Message::UserNotify { text } = message {
+                self.recorder.show(&Event::UserNotify { content: text }, message)?;
+            }
+        }
+        Ok(!text.is_empty())
+    }
+
+    /// Something happened that the running turn does not wait for.
+    pub(super) fn aside(&mut self, happening: Happening) -> Result<(), StorageError> {
+        match happening {
+            Happening::Input(item) => self.take_input(item),
+            Happening::Noticed(noticed) => {
+                self.noticed(noticed);
+                Ok(())
+            }
+            Happening::ChildEnded { id } => self.child_ended(&id),
+            Happening::Typed(typed) => {
+                self.typed(typed);
+                Ok(())
+            }
+            Happening::Warning(text) => {
+                self.recorder.display().notice(&text);
+                Ok(())
+            }
+            Happening::Signal(exit) => {
+                self.leaving = Some(exit);
+                Ok(())
+            }
+            // What an abandoned call or tool still sends; an interrupt acted before it got here.
+            Happening::Interrupt | Happening::Model { .. } | Happening::Tool { .. } => Ok(()),
+        }
+    }
+
+    /// The notify reader took something in: shows it, and keeps what could not be written.
+    fn noticed(&mut self, noticed: Noticed) {
+        self.recorder.foreign(&noticed.lines, &noticed.messages);
+        if let Some(id) = &noticed.answered {
+            self.open_children.remove(id);
+        }
+        for message in &noticed.messages {
+            if let Message::AgentResult(result) = message {
+                self.totals.add(&result.usage, (self.settings.price)(&result.usage));
+            }
+        }
+        if let Some(warning) = noticed.warning {
+            self.recorder.display().notice(&warning);
+        }
+        self.held.extend(noticed.held);
+    }
+
+    /// Queues something to do when no turn runs.
+    pub(super) fn queue_work(&mut self, work: Work) {
+        self.queue.push_back(work);
+    }
+}

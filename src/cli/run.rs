@@ -1,0 +1,432 @@
+//! `bash-agent [OPTIONS] [PROMPT]`: from what was typed to a running agent.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::args::{AgentArgs, OutputFormat};
+use crate::agent::children::Launch;
+use crate::agent::main_loop::{ListenError, Parts, Until};
+use crate::agent::{self, Agent};
+use crate::config::{Config, ConfigError};
+use crate::exit::Exit;
+use crate::model::{self, Model, Provider};
+use crate::policy::Confinement;
+use crate::runtime::inbox::Inbox;
+use crate::runtime::signals;
+use crate::session::paths;
+use crate::session::{self, OpenOptions, Pick, Session, SessionError, StorageError, listing};
+use crate::tools::{self, Skills};
+use crate::ui::out;
+use crate::ui::part::{self, Program};
+use crate::ui::repl::LineEditor;
+use crate::ui::screen::Screen;
+use crate::wire::json;
+use crate::wire::message::Usage;
+
+/// Input from stdin beyond this is refused: no model has a window for it.
+const MAX_STDIN: u64 = 64 << 20;
+
+/// Why a run cannot start.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Model(#[from] model::ModelError),
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+}
+
+impl StartError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Config(error) => error.exit(),
+            Self::Session(error) => error.exit(),
+            Self::Storage(_) | Self::Listen(_) => Exit::Storage,
+            Self::Model(error) => error.exit(),
+            Self::Usage(_) => Exit::Usage,
+            Self::System(_) => Exit::Failed,
+        }
+    }
+}
+
+/// Runs the agent; returns the exit code.
+pub fn run(args: &AgentArgs) -> u8 {
+    match start(args) {
+        Ok(code) => code,
+        Err(error) => {
+            out::complain(&error.to_string());
+            error.exit().code()
+        }
+    }
+}
+
+/// `bash-agent compact`: compacts the session named, or the newest, which nobody may run meanwhile.
+pub fn compact(mut args: AgentArgs) -> u8 {
+    args.continue_ = args.session.is_none();
+    let done = if args.prompt.is_empty() && !args.stay && !args.interactive && !args.fork {
+        start_compaction(&args)
+    } else {
+        Err(StartError::Usage(
+            "compact takes no prompt, --stay, -i or --fork: give --session NAME or nothing".to_owned(),
+        ))
+    };
+    done.unwrap_or_else(|error| {
+        out::complain(&error.to_string());
+        error.exit().code()
+    })
+}
+
+fn start_compaction(args: &AgentArgs) -> Result<u8, StartError> {
+    let config = Config::resolve(args, &|name: &str| std::env::var_os(name))?;
+    for warning in &config.warnings {
+        out::complain(warning);
+    }
+    let skills = Skills::discover(&config.cwd, config.home.as_deref());
+    check_access(&config)?;
+    let model = model::new(config.model.clone())?;
+    let session = existing(args, &config)?;
+    let notes = session.notes.clone();
+    let mut agent = assemble(args, &config, session, model.into(), skills, Inbox::new())?;
+    agent.report(&notes)?;
+    Ok(agent.compact_now())
+}
+
+/// Opens a session that exists already.
+fn existing(args: &AgentArgs, config: &Config) -> Result<Session, SessionError> {
+    let name = args.session.clone().flatten();
+    session::find(&config.base, &config.cwd, name.as_deref())?;
+    open(args, config)
+}
+
+fn start(args: &AgentArgs) -> Result<u8, StartError> {
+    let env = |name: &str| std::env::var_os(name);
+    if args.list_sessions {
+        let base = crate::config::base_of(&env)?;
+        let cwd = std::env::current_dir().map_err(ConfigError::Cwd)?;
+        let entries = listing::list(&base, &cwd)?;
+        return Ok(super::print(listing::table(&entries).as_bytes()));
+    }
+    let config = Config::resolve(args, &env)?;
+    for warning in &config.warnings {
+        out::complain(warning);
+    }
+    let start = input(args)?;
+    let skills = Skills::discover(&config.cwd, config.home.as_deref());
+    check_skills(&config, &skills)?;
+    check_access(&config)?;
+    let model = model::new(config.model.clone())?;
+    let session = open(args, &config)?;
+    run_session(args, &config, session, model.into(), skills, start)
+}
+
+fn check_skills(config: &Config, skills: &Skills) -> Result<(), StartError> {
+    let Some(missing) = config.skills.iter().find(|name| skills.get(name).is_none()) else { return Ok(()) };
+    let known: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+    Err(StartError::Usage(match known.as_slice() {
+        [] => format!("no skill '{missing}': there are none in .claude/skills or skills"),
+        _ => format!("no skill '{missing}': there are {}", known.join(", ")),
+    }))
+}
+
+/// How a run begins and ends.
+struct Start {
+    /// Its first input.
+    first: Option<String>,
+    until: Until,
+    /// A person types.
+    interactive: bool,
+}
+
+impl Start {
+    fn with(first: String, until: Until) -> Self {
+        Self { first: Some(first), until, interactive: false }
+    }
+}
+
+/// The first input, and when the run ends.
+fn input(args: &AgentArgs) -> Result<Start, StartError> {
+    let appends_stdin = args.prompt.iter().any(|word| word == "-");
+    let mut words = args.prompt.iter().filter(|word| *word != "-");
+    let prompt = words.next().cloned();
+    if let Some(extra) = words.next() {
+        return Err(StartError::Usage(format!(
+            "unexpected argument '{extra}': quote the whole prompt as one argument"
+        )));
+    }
+    let terminal = std::io::stdin().is_terminal();
+    if args.interactive && !terminal {
+        return Err(StartError::Usage(
+            "-i needs a terminal on stdin; to feed a waiting agent use --stay and its input.fifo".to_owned(),
+        ));
+    }
+    let until = if args.stay || args.interactive { Until::Ended } else { Until::Done };
+    let typed = match (prompt, appends_stdin) {
+        (Some(prompt), false) => {
+            return Ok(Start { interactive: args.interactive, ..Start::with(prompt, until) });
+        }
+        (None, false) if args.stay || terminal => {
+            return Ok(Start { first: None, until: Until::Ended, interactive: !args.stay });
+        }
+        (prompt, _) => prompt,
+    };
+    let text = stdin_text()?;
+    let input = match typed {
+        Some(prompt) if text.is_empty() => prompt,
+        Some(prompt) => format!("{prompt}\n\n{text}"),
+        None => text,
+    };
+    if input.trim().is_empty() {
+        return Err(StartError::Usage(
+            "no prompt: stdin was empty; give a PROMPT or pipe text in".to_owned(),
+        ));
+    }
+    Ok(Start::with(input, until))
+}
+
+/// All of stdin as clean text, without its last line feeds.
+fn stdin_text() -> Result<String, StartError> {
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_STDIN + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| StartError::Usage(format!("cannot read stdin: {error}; give a PROMPT instead")))?;
+    if bytes.len() as u64 > MAX_STDIN {
+        return Err(StartError::Usage(
+            "stdin is over 64 MiB: name the file in the prompt instead".to_owned(),
+        ));
+    }
+    Ok(json::clean(&bytes).trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// Without a key and a base URL nothing can be asked: says what to set, and who listens on this machine.
+fn check_access(config: &Config) -> Result<(), StartError> {
+    let settings = &config.model;
+    let own_server = settings.base_url != settings.provider.default_base_url();
+    if settings.provider == Provider::Script
+        || own_server
+        || settings.key.is_some()
+        || settings.auth_token.is_some()
+    {
+        return Ok(());
+    }
+    let names = match settings.provider {
+        Provider::Claude => "ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN), or ANTHROPIC_BASE_URL",
+        _ => "OPENAI_API_KEY, or OPENAI_BASE_URL",
+    };
+    let mut text = format!(
+        "no API key: set {names} for a server of your own, or DEEPSEEK_API_KEY; `-p script` runs offline without any"
+    );
+    for (name, port, probe, sign) in
+        [("Ollama", 11434, "/", "Ollama is running"), ("llama.cpp", 8080, "/health", "\"status\":\"ok\"")]
+    {
+        if answers(port, probe, sign) {
+            text.push_str(&format!(
+                "; {name} runs here: try -p openai --base-url http://127.0.0.1:{port} -m MODEL"
+            ));
+        }
+    }
+    Err(StartError::Usage(text))
+}
+
+/// Whether a server on this machine answers `path` with `sign`.
+fn answers(port: u16, path: &str, sign: &str) -> bool {
+    use std::io::Write;
+    let patience = Duration::from_millis(200);
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, patience) else { return false };
+    let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    let mut answer = Vec::new();
+    let asked = stream
+        .set_read_timeout(Some(patience))
+        .and_then(|()| stream.write_all(request.as_bytes()))
+        .and_then(|()| stream.take(4096).read_to_end(&mut answer));
+    asked.is_ok() && json::clean(&answer).contains(sign)
+}
+
+fn open(args: &AgentArgs, config: &Config) -> Result<Session, SessionError> {
+    let pick = match (&args.session, args.continue_) {
+        (Some(Some(name)), _) => Pick::Named(name.clone()),
+        (Some(None), _) => Pick::New,
+        (None, true) => Pick::Latest,
+        (None, false) if args.fork => Pick::Latest,
+        (None, false) => Pick::New,
+    };
+    Session::open(&OpenOptions { base: &config.base, cwd: &config.cwd, pick, fork: args.fork })
+}
+
+fn run_session(
+    args: &AgentArgs,
+    config: &Config,
+    session: Session,
+    model: Arc<dyn Model>,
+    skills: Skills,
+    start: Start,
+) -> Result<u8, StartError> {
+    tools::become_subreaper();
+    let inbox = Inbox::new();
+    signals::listen(&inbox)?;
+    let (notes, history, events) = (session.notes.clone(), config.base.history(), session.dir.events());
+    let is_new = session.fresh;
+    let mut agent = assemble(args, config, session, model, skills, inbox)?;
+    agent.listen(price(config))?;
+    agent.report(&notes)?;
+    if start.interactive {
+        let color = config.color && config.capable_terminal;
+        let editor = LineEditor::start(history, color, agent.sender())?;
+        agent.attend(Box::new(editor), (!is_new).then_some(events.as_path()))?;
+    }
+    Ok(agent.run(start.first, start.until))
+}
+
+fn assemble(
+    args: &AgentArgs,
+    config: &Config,
+    session: Session,
+    model: Arc<dyn Model>,
+    skills: Skills,
+    inbox: Inbox,
+) -> Result<Agent, StartError> {
+    let screen = Screen::new(config.format, config.color, config.capable_terminal, &config.model.model)
+        .with_parts(part(config, "display"), part(config, "replay"));
+    Ok(Agent::new(Parts {
+        settings: agent_settings(config),
+        tools: Arc::new(tool_context(config, &session, skills)),
+        session,
+        model,
+        inbox,
+        launch: launch(args, config)?,
+        display: Box::new(screen),
+    })?)
+}
+
+/// The program that takes a part over. One that cannot be used is reported; the built-in part does the work.
+fn part(config: &Config, name: &'static str) -> Option<Program> {
+    let path = config.parts.get(name).filter(|_| config.format == OutputFormat::Human)?;
+    let setting = part::Setting {
+        awk: &config.awk,
+        awk_dir: config.awk_dir.as_deref(),
+        hidden_env: &config.hidden_env,
+    };
+    match Program::new(name, path, &setting) {
+        Ok(program) => Some(program),
+        Err(why) => {
+            out::complain(&format!("the {name} part {why}: the built-in one takes over"));
+            None
+        }
+    }
+}
+
+fn tool_context(config: &Config, session: &Session, skills: Skills) -> tools::Context {
+    tools::Context {
+        cwd: config.cwd.clone(),
+        home: config.home.clone(),
+        mode: config.mode,
+        confinement: config.confinement,
+        tmp_dir: Some(tmp_dir(config, session)),
+        base_dir: config.base.path().to_owned(),
+        plan_draft: session.dir.plan_draft(),
+        session_dir: session.dir.path().to_owned(),
+        max_result: config.max_result,
+        timeout: config.tool_timeout,
+        skills,
+        hidden_env: config.hidden_env.clone(),
+        secrets: match config.mask {
+            true => config.secrets.iter().map(|secret| secret.expose().to_owned()).collect(),
+            false => Vec::new(),
+        },
+        mask_tokens: config.mask,
+    }
+}
+
+/// The session's own TMPDIR: always the same, so that what a killed run left is swept with the next one.
+fn tmp_dir(config: &Config, session: &Session) -> PathBuf {
+    let key = paths::project_key(session.dir.path());
+    config.tmp.join(format!("bash-agent-{:08x}", paths::cksum(key.as_bytes())))
+}
+
+fn agent_settings(config: &Config) -> agent::Settings {
+    agent::Settings {
+        base: config.base.path().to_owned(),
+        cwd: config.cwd.clone(),
+        home: config.home.clone(),
+        lang: config.lang.clone(),
+        shell: config.shell.clone(),
+        selected_skills: config.skills.clone(),
+        max_turns: config.limits.turns,
+        max_context: config.limits.context,
+        budget: config.limits.budget.clone(),
+        max_tokens: config.model.max_tokens,
+        provider: config.model.provider,
+        model_name: config.model.model.clone(),
+        price: Box::new(price(config)),
+        costs: config.costs,
+        is_child: config.is_child,
+    }
+}
+
+/// Dollars of a call, by the catalogue's prices for the model.
+fn price(config: &Config) -> impl Fn(&Usage) -> f64 + Send + 'static {
+    let (catalog, model) = (config.model.catalog.clone(), config.model.model.clone());
+    move |usage| catalog.price(&model, usage)
+}
+
+/// How this agent starts its sub-agents: the same program, provider, model and limits, never wider rights, and keys in
+/// the environment only.
+fn launch(args: &AgentArgs, config: &Config) -> Result<Launch, StartError> {
+    let model = &config.model;
+    let program = match &config.sub_agent_program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?,
+    };
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut flag = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
+    if let Some(provider) = &args.provider {
+        flag("--provider", provider.into());
+    }
+    match (&model.script_file, model.provider) {
+        (Some(file), _) => flag("--model", file.into()),
+        (None, Provider::Script) => {}
+        (None, _) => flag("--model", model.model.clone().into()),
+    }
+    if let Some(url) = &args.base_url {
+        flag("--base-url", url.into());
+    }
+    if config.confinement == Confinement::Required {
+        arguments.push("--require-sandbox".into());
+    }
+    if args.no_mask {
+        arguments.push("--no-mask".into());
+    }
+    let mut flag = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
+    flag("--max-tokens", model.max_tokens.to_string().into());
+    flag("--tool-timeout", config.tool_timeout.as_secs().to_string().into());
+    flag("--max-turns", config.limits.turns.to_string().into());
+    flag("--max-context", config.limits.context.to_string().into());
+    flag("--effort", model.effort.as_str().into());
+    flag("--thinking", model.thinking.as_str().into());
+    let mut environment = vec![("BASH_AGENT_BASH_MODE".to_owned(), config.mode.to_string().into())];
+    if args.api_key.is_some()
+        && let Some(key) = &model.key
+    {
+        let name = match model.provider {
+            Provider::Claude => "ANTHROPIC_API_KEY",
+            _ => "OPENAI_API_KEY",
+        };
+        environment.push((name.to_owned(), key.expose().into()));
+    }
+    Ok(Launch { program, arguments, environment, cwd: config.cwd.clone(), limit: config.limits.sub_agents })
+}

@@ -1,0 +1,215 @@
+//! What the two OpenAI APIs share: reading the lines of the conversation, and writing them anew as they are read.
+
+use std::io::{self, Seek, SeekFrom, Write};
+
+use super::catalog::{ModelInfo, ThinkingKind};
+use super::sse::{elements, text_of};
+use super::{BodyParts, Effort, Request, Settings, Thinking};
+use crate::wire::json;
+
+/// Converted bytes kept in memory; what goes beyond lies in a nameless temporary file.
+const IN_MEMORY: usize = 4 << 20;
+
+/// How a true user turn begins on disk: both OpenAI APIs take such a line as it is.
+const USER_TEXT: &[u8] = b"{\"role\":\"user\",\"content\":\"";
+
+/// One message of the conversation, taken apart. All values are raw JSON.
+pub(super) enum Turn<'a> {
+    /// A line that goes into the request as it is.
+    Verbatim(&'a [u8]),
+    /// A user line of blocks: first the tool results, then what else was said.
+    User { results: Vec<ToolResult<'a>>, text: Vec<u8> },
+    /// An assistant line of blocks.
+    Assistant(Vec<Block<'a>>),
+}
+
+/// A block of an assistant line.
+pub(super) enum Block<'a> {
+    /// The body of a JSON string.
+    Text(&'a [u8]),
+    /// A thinking block.
+    Thinking(ThinkingBlock<'a>),
+    /// A call.
+    Call(Call<'a>),
+}
+
+/// A thinking block; strings as raw JSON bodies.
+pub(super) struct ThinkingBlock<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) signature: Option<&'a [u8]>,
+    pub(super) id: Option<&'a [u8]>,
+}
+
+/// A tool call.
+pub(super) struct Call<'a> {
+    /// Raw JSON strings.
+    pub(super) id: &'a [u8],
+    pub(super) name: &'a [u8],
+    /// A raw JSON object.
+    pub(super) input: &'a [u8],
+}
+
+/// A tool's result.
+pub(super) struct ToolResult<'a> {
+    /// A raw JSON string.
+    pub(super) id: &'a [u8],
+    /// The body of a JSON string.
+    pub(super) content: Vec<u8>,
+}
+
+/// Takes a line apart; `None` when there is nothing in it that could be sent.
+pub(super) fn turn(line: &[u8]) -> Option<Turn<'_>> {
+    if line.starts_with(USER_TEXT) {
+        return Some(Turn::Verbatim(line));
+    }
+    let role = text_of(line, "role")?;
+    let content = json::member(line, "content")?;
+    if content.first() == Some(&b'"') {
+        return Some(Turn::Verbatim(line));
+    }
+    let blocks = elements(content);
+    match role.as_ref() {
+        "assistant" => Some(Turn::Assistant(blocks.into_iter().filter_map(block).collect())),
+        "user" => {
+            let mut results = Vec::new();
+            let mut text = Vec::new();
+            for block in blocks {
+                match text_of(block, "type").as_deref() {
+                    Some("tool_result") => results.push(ToolResult {
+                        id: json::member(block, "tool_use_id").unwrap_or(b"\"\""),
+                        content: result_text(block),
+                    }),
+                    Some("text") => join(&mut text, string_body(block, "text").unwrap_or_default()),
+                    _ => {}
+                }
+            }
+            Some(Turn::User { results, text })
+        }
+        _ => None,
+    }
+}
+
+fn block(raw: &[u8]) -> Option<Block<'_>> {
+    match text_of(raw, "type")?.as_ref() {
+        "text" => string_body(raw, "text").filter(|text| !text.is_empty()).map(Block::Text),
+        "thinking" => Some(Block::Thinking(ThinkingBlock {
+            text: string_body(raw, "thinking").unwrap_or_default(),
+            signature: string_body(raw, "signature").filter(|text| !text.is_empty()),
+            id: string_body(raw, "id").filter(|text| !text.is_empty()),
+        })),
+        "tool_use" => Some(Block::Call(Call {
+            id: json::member(raw, "id")?,
+            name: json::member(raw, "name")?,
+            input: json::member(raw, "input").unwrap_or(b"{}"),
+        })),
+        _ => None,
+    }
+}
+
+/// The content of a result: a string, or text blocks that are joined.
+fn result_text(block: &[u8]) -> Vec<u8> {
+    if let Some(body) = string_body(block, "content") {
+        return body.to_vec();
+    }
+    let mut text = Vec::new();
+    for part in elements(json::member(block, "content").unwrap_or_default()) {
+        join(&mut text, string_body(part, "text").unwrap_or_default());
+    }
+    if text.is_empty() { b"(no output)".to_vec() } else { text }
+}
+
+/// The body of a member that is a JSON string, its escapes as they are.
+fn string_body<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    json::member(object, key)?.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// Joins bodies of JSON strings by a line feed.
+pub(super) fn join(all: &mut Vec<u8>, body: &[u8]) {
+    if !all.is_empty() && !body.is_empty() {
+        all.extend_from_slice(b"\\n");
+    }
+    all.extend_from_slice(body);
+}
+
+/// Writes raw JSON as the text of a JSON string: the arguments of a call.
+pub(super) fn quoted(out: &mut Vec<u8>, raw: &[u8]) {
+    json::string_into(out, &json::clean(raw));
+}
+
+/// Adds `messages` to a body: what `convert` makes of each line, one pass over the conversation, then `end`. `convert`
+/// writes items that each begin with a comma; the first comma of all is dropped when `first` says so.
+pub(super) fn push_converted<'a>(
+    body: &mut BodyParts<'a>,
+    request: &Request<'a>,
+    first: bool,
+    mut convert: impl FnMut(&[u8], &mut Vec<u8>),
+) -> io::Result<()> {
+    let mut spool = tempfile::SpooledTempFile::new(IN_MEMORY);
+    let mut out = Vec::new();
+    let mut len = 0u64;
+    let mut flush = |out: &mut Vec<u8>| {
+        // The very first comma stands before nothing.
+        let from = usize::from(first && len == 0 && !out.is_empty());
+        len += (out.len() - from) as u64;
+        let written = spool.write_all(&out[from..]);
+        out.clear();
+        written
+    };
+    request.window.lines(&mut |line| {
+        convert(line, &mut out);
+        flush(&mut out)
+    })?;
+    if let Some(instruction) = request.instruction {
+        out.extend_from_slice(b",{\"role\":\"user\",\"content\":");
+        json::string_into(&mut out, instruction);
+        out.push(b'}');
+        flush(&mut out)?;
+    }
+    spool.seek(SeekFrom::Start(0))?;
+    body.push_stream(spool, len);
+    Ok(())
+}
+
+/// The tools, each one made by `one` from name, description and schema (raw JSON); `None` when there are none.
+pub(super) fn tools(tools: &str, one: impl Fn(&[u8], &[u8], &[u8], &mut Vec<u8>)) -> Option<String> {
+    let mut out = b"[".to_vec();
+    for tool in elements(tools.as_bytes()) {
+        let name = json::member(tool, "name")?;
+        let description = json::member(tool, "description").unwrap_or(b"\"\"");
+        let schema = json::member(tool, "input_schema").unwrap_or(b"{\"type\":\"object\",\"properties\":{}}");
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        one(name, description, schema, &mut out);
+    }
+    out.push(b']');
+    (out.len() > 2).then(|| json::clean(&out).into_owned())
+}
+
+/// Whether this is OpenAI's own service, which knows fields that others refuse.
+pub(super) fn is_openai(base_url: &str) -> bool {
+    let host = base_url.split("://").nth(1).unwrap_or_default().split(['/', ':']).next().unwrap_or_default();
+    host == "api.openai.com" || host.ends_with(".openai.azure.com")
+}
+
+/// The effort to ask for, in OpenAI's words; none for models that are not known to take one, and when thinking is
+/// disabled.
+pub(super) fn effort(settings: &Settings, info: &ModelInfo) -> Option<&'static str> {
+    let known = info.thinking == ThinkingKind::Effort
+        || (info.thinking == ThinkingKind::Unknown
+            && is_openai(&settings.base_url)
+            && reasons(&settings.model));
+    (known && settings.thinking != Thinking::Disabled).then(|| match settings.effort {
+        // OpenAI has no word above this.
+        Effort::Max => Effort::XHigh.as_str(),
+        effort => effort.as_str(),
+    })
+}
+
+/// Whether a model of OpenAI's that is not in the catalogue reasons, by its name.
+fn reasons(model: &str) -> bool {
+    let generation =
+        model.strip_prefix("gpt-").and_then(|rest| rest.chars().next()).and_then(|c| c.to_digit(10));
+    generation.is_some_and(|digit| digit >= 5)
+        || (model.starts_with('o') && model[1..].starts_with(|c: char| c.is_ascii_digit()))
+}

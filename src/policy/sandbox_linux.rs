@@ -1,0 +1,434 @@
+//! Landlock and seccomp.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, Scope as Isolation,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, sock_filter};
+
+#[path = "sandbox_bwrap.rs"]
+pub(super) mod bwrap;
+#[path = "sandbox_hide.rs"]
+mod hide;
+
+use crate::policy::mode::{Access, Mode, Places, RUNTIME_PATHS, SYSTEM_DIRS, Scope};
+
+/// Everything up to this version of Landlock is used where it is there.
+const NEWEST: ABI = ABI::V7;
+
+/// Beyond `RUNTIME_PATHS`: what libraries look into for a program that did nothing forbidden. A command that names
+/// one of these files is still judged by the mode.
+const LIBRARY_PATHS: &[&str] = &[
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/shells",
+    "/etc/login.defs",
+    "/etc/gitconfig",
+    "/etc/gitattributes",
+    "/etc/inputrc",
+    "/etc/profile",
+    "/etc/bash.bashrc",
+    "/etc/bashrc",
+    "/etc/environment",
+    "/etc/os-release",
+    "/etc/lsb-release",
+    "/etc/debian_version",
+    "/etc/machine-id",
+    "/etc/mime.types",
+    "/etc/magic",
+    "/etc/terminfo",
+    "/etc/fonts",
+    "/etc/ethers",
+    "/etc/networks",
+    "/etc/rpc",
+    "/etc/crypto-policies",
+    "/etc/pki",
+    "/etc/python3",
+    "/etc/perl",
+    "/etc/npmrc",
+    "/etc/pip.conf",
+    "/etc/wgetrc",
+    "/etc/java",
+    "/etc/maven",
+    "/etc/gradle",
+    "/etc/php",
+    "/etc/ImageMagick-6",
+    "/etc/ImageMagick-7",
+    "/etc/vim",
+    "/etc/manpath.config",
+    "/nix/store",
+    "/gnu/store",
+    "/snap",
+    // Only of processes in the same sandbox are the private parts readable.
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/kernel/mm/transparent_hugepage",
+    "/sys/fs/cgroup",
+];
+
+/// Devices that keep nothing.
+const OPEN_DEVICES: &[&str] =
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Calls that reach past any sandbox of files, closed unless the mode gives the whole system.
+const SYSTEM_CALLS: &[libc::c_long] = &[
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_bpf,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_setns,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+];
+
+/// Capabilities (numbers of linux/capability.h) that root keeps no more: with them it reads the memory of any process
+/// (PERFMON, SYS_ADMIN, SYS_PTRACE), makes devices, mounts, loads modules, and so on. Root's rights over files stay.
+const DROPPED_CAPABILITIES: &[libc::c_ulong] = &[
+    2,  // DAC_READ_SEARCH
+    9,  // LINUX_IMMUTABLE
+    12, // NET_ADMIN
+    16, // SYS_MODULE
+    17, // SYS_RAWIO
+    19, // SYS_PTRACE
+    20, // SYS_PACCT
+    21, // SYS_ADMIN
+    22, // SYS_BOOT
+    25, // SYS_TIME
+    26, // SYS_TTY_CONFIG
+    27, // MKNOD
+    29, // AUDIT_WRITE
+    30, // AUDIT_CONTROL
+    32, // MAC_OVERRIDE
+    33, // MAC_ADMIN
+    34, // SYSLOG
+    35, // WAKE_ALARM
+    36, // BLOCK_SUSPEND
+    37, // AUDIT_READ
+    38, // PERFMON
+    39, // BPF
+    40, // CHECKPOINT_RESTORE
+];
+
+/// A ruleset and a filter, ready to be put on.
+pub(super) struct Prepared {
+    ruleset: OwnedFd,
+    filter: BpfProgram,
+    /// What is covered because it lies inside what the mode opens.
+    hide: Option<hide::Hide>,
+    /// The mode gives the whole system: root stays root.
+    whole_system: bool,
+}
+
+impl Prepared {
+    pub(super) fn enter(&self) -> io::Result<()> {
+        if let Some(hide) = &self.hide {
+            hide.enter()?;
+        }
+        let program = libc::sock_fprog {
+            len: libc::c_ushort::try_from(self.filter.len()).unwrap_or(0),
+            filter: self.filter.as_ptr().cast_mut().cast::<libc::sock_filter>(),
+        };
+        if !self.whole_system {
+            for &capability in DROPPED_CAPABILITIES {
+                // SAFETY: takes numbers only. Fails for all but root, who alone has something to drop.
+                unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+            }
+        }
+        // SAFETY: three system calls; the only memory handed over is `program` and the filter, which outlive them, and
+        // seccompiler's `sock_filter` has the kernel's layout.
+        unsafe {
+            check(libc::c_long::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))?;
+            check(libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0))?;
+            check(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program))
+        }
+    }
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Landlock's version here; 0 without it.
+pub(super) fn version() -> i64 {
+    static VERSION: OnceLock<i64> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        const ASK_VERSION: libc::c_uint = 1;
+        // SAFETY: with this flag the call takes no memory and only answers with a number.
+        let version = unsafe {
+            libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, ASK_VERSION)
+        };
+        version.max(0)
+    })
+}
+
+pub(super) fn prepare(mode: Mode, places: &Places) -> io::Result<Option<Prepared>> {
+    if version() == 0 {
+        return Ok(None);
+    }
+    let ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(|ruleset| ruleset.scope(Isolation::from_all(NEWEST)))
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)?;
+    let hide =
+        if must_hide(mode, places) && hide::is_possible() { Some(hide::Hide::new(places)?) } else { None };
+    let mut grants = Grants { ruleset: Some(ruleset), seen: BTreeMap::new(), hidden: hide.is_some() };
+    grants.everything(mode, places)?;
+    let ruleset = grants
+        .ruleset
+        .and_then(Option::<OwnedFd>::from)
+        .ok_or_else(|| io::Error::other("the kernel gave no Landlock ruleset"))?;
+    let whole_system = mode.permits(Scope::System, Access::Execute);
+    Ok(Some(Prepared { ruleset, filter: filter(mode)?, hide, whole_system }))
+}
+
+fn reading() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute
+}
+
+/// All that changes files; device nodes only in the system scope: one made elsewhere would be a way to the disk.
+fn writing(scope: Scope) -> BitFlags<AccessFs> {
+    let all = AccessFs::from_all(NEWEST) & !reading();
+    if scope == Scope::System { all } else { all & !(AccessFs::MakeChar | AccessFs::MakeBlock) }
+}
+
+/// The rules so far.
+struct Grants {
+    /// `None` when only the list is wanted, for another kind of sandbox.
+    ruleset: Option<RulesetCreated>,
+    /// What each path has: a rule more for the same would cost a system call.
+    seen: BTreeMap<PathBuf, BitFlags<AccessFs>>,
+    /// The agent's files and the credentials are covered: they need no detour.
+    hidden: bool,
+}
+
+impl Grants {
+    fn everything(&mut self, mode: Mode, places: &Places) -> io::Result<()> {
+        for path in runtime_paths() {
+            self.file(path, reading())?;
+        }
+        for device in OPEN_DEVICES.iter().map(Path::new) {
+            self.file(device, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        }
+        for access in [Access::Read, Access::Write] {
+            for scope in [Scope::System, Scope::External, Scope::Workspace] {
+                if mode.permits(scope, access) {
+                    let rights = if access == Access::Read { reading() } else { writing(scope) };
+                    let closed = closed(mode, places, access, self.hidden);
+                    for root in roots(scope, places) {
+                        self.tree(&root, rights, &closed)?;
+                    }
+                }
+            }
+            self.plan(mode, places, access)?;
+        }
+        Ok(())
+    }
+
+    /// plan.draft belongs to the workspace though it lies in the session; plan.md can be read.
+    fn plan(&mut self, mode: Mode, places: &Places, access: Access) -> io::Result<()> {
+        if !mode.permits(Scope::Workspace, access) {
+            return Ok(());
+        }
+        match access {
+            Access::Write => self.file(&places.plan_draft, AccessFs::WriteFile | AccessFs::Truncate),
+            _ => {
+                self.file(&places.plan_draft, AccessFs::ReadFile.into())?;
+                self.file(&places.session_dir.join("plan.md"), AccessFs::ReadFile.into())
+            }
+        }
+    }
+
+    /// Grants a whole directory; one that holds something closed is granted entry by entry.
+    fn tree(&mut self, path: &Path, rights: BitFlags<AccessFs>, closed: &[PathBuf]) -> io::Result<()> {
+        if closed.iter().any(|closed| path.starts_with(closed)) {
+            return Ok(());
+        }
+        if !closed.iter().any(|closed| closed.starts_with(path)) {
+            return self.file(path, rights);
+        }
+        // Listing it is granted for what lies below too: names, not contents. The root would be everything.
+        if path != Path::new("/") {
+            self.file(path, rights & AccessFs::ReadDir)?;
+        }
+        let Ok(entries) = fs::read_dir(path) else { return Ok(()) };
+        for entry in entries.flatten() {
+            // What a link leads to is granted where it lies, or not at all.
+            if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                self.tree(&entry.path(), rights, closed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One rule. What is not there, or cannot be opened, is not granted.
+    fn file(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> io::Result<()> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let has = |path: &Path| self.seen.get(path).is_some_and(|before| before.contains(rights));
+        if rights.is_empty() || path.ancestors().any(has) {
+            return Ok(());
+        }
+        let flags = libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+        let Ok(file) = fs::OpenOptions::new().read(true).custom_flags(flags).open(path) else {
+            return Ok(());
+        };
+        let is_dir = file.metadata()?.is_dir();
+        let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST) };
+        if rights.is_empty() {
+            return Ok(());
+        }
+        if let Some(ruleset) = &mut self.ruleset {
+            ruleset.add_rule(PathBeneath::new(file, rights)).map_err(io::Error::other)?;
+        }
+        *self.seen.entry(path.to_path_buf()).or_default() |= rights;
+        Ok(())
+    }
+}
+
+/// What is there of our own lists, links followed (`/bin`, `/etc/resolv.conf`); looked up once.
+fn runtime_paths() -> &'static [PathBuf] {
+    static PATHS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    PATHS.get_or_init(|| {
+        let all = RUNTIME_PATHS.iter().chain(LIBRARY_PATHS);
+        all.filter_map(|path| fs::canonicalize(path).ok()).collect()
+    })
+}
+
+/// Where a scope's grants begin.
+fn roots(scope: Scope, places: &Places) -> Vec<PathBuf> {
+    match scope {
+        Scope::Network => Vec::new(),
+        Scope::Workspace => places.tmp_dir.iter().chain([&places.cwd]).cloned().collect(),
+        Scope::System => SYSTEM_DIRS.iter().map(PathBuf::from).collect(),
+        Scope::External => {
+            let entries = fs::read_dir("/").into_iter().flatten().flatten();
+            let tops = entries.filter(|entry| !entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+            let tops = tops.map(|entry| entry.path()).filter(|path| !is_system(path));
+            tops.chain(places.home.clone()).collect()
+        }
+    }
+}
+
+fn is_system(path: &Path) -> bool {
+    SYSTEM_DIRS.iter().any(|dir| path.starts_with(dir))
+}
+
+/// What a grant of one scope must not reach: the agent's own files, credentials, and places of scopes that the mode
+/// does not give.
+fn closed(mode: Mode, places: &Places, access: Access, hidden: bool) -> Vec<PathBuf> {
+    let mut closed = Vec::new();
+    let system = mode.permits(Scope::System, access);
+    if !hidden && (access == Access::Write || !system) {
+        closed.push(places.base_dir.clone());
+        closed.push(places.session_dir.clone());
+    }
+    if !system {
+        if !hidden {
+            closed.extend(hide::secrets(places));
+        }
+        // A cwd of `/` is no way to them.
+        closed.extend(SYSTEM_DIRS.iter().map(PathBuf::from).filter(|dir| {
+            !places.cwd.starts_with(dir) && !places.home.as_ref().is_some_and(|home| home.starts_with(dir))
+        }));
+    }
+    if !mode.permits(Scope::Workspace, access) {
+        closed.push(places.cwd.clone());
+        closed.extend(places.tmp_dir.clone());
+    }
+    if !mode.permits(Scope::External, access) {
+        // A home inside a system directory (root's) is external, not system.
+        closed.extend(places.home.clone().filter(|home| is_system(home) && !places.cwd.starts_with(home)));
+    }
+    // What is not there needs no detour around it.
+    closed.retain(|path| path.symlink_metadata().is_ok());
+    closed
+}
+
+/// Whether a directory that the mode opens to writes holds the agent's files or credentials: granted entry by entry,
+/// nothing new could be made right in it.
+fn must_hide(mode: Mode, places: &Places) -> bool {
+    if mode.permits(Scope::System, Access::Read) || !places.session_dir.starts_with(&places.base_dir) {
+        return false;
+    }
+    let secrets = hide::secrets(places);
+    let holds = |root: &PathBuf| {
+        std::iter::once(&places.base_dir).chain(&secrets).any(|path| path.starts_with(root) && path != root)
+    };
+    let workspace = mode.permits(Scope::Workspace, Access::Write) && holds(&places.cwd);
+    let external = mode.permits(Scope::External, Access::Write) && places.home.as_ref().is_some_and(holds);
+    // A workspace inside what would be covered would be covered too.
+    let inside = std::iter::once(&places.base_dir).chain(&secrets).any(|path| places.cwd.starts_with(path));
+    (workspace || external) && !inside && places.base_dir.is_dir()
+}
+
+/// The calls that the mode closes; they fail with EACCES.
+fn filter(mode: Mode) -> io::Result<BpfProgram> {
+    let network =
+        [Access::Read, Access::Write, Access::Execute].map(|access| mode.permits(Scope::Network, access));
+    let [read, write, listen] = network;
+    let mut calls = Vec::new();
+    if network.contains(&false) {
+        // Its rings make sockets, connect and listen without the calls that are looked at here.
+        calls.push(libc::SYS_io_uring_setup);
+    }
+    if !network.contains(&true) {
+        // Unix sockets too: the machine's services listen on them. socketpair stays.
+        calls.push(libc::SYS_socket);
+    }
+    if !(read || write) {
+        calls.push(libc::SYS_connect);
+    }
+    if !listen {
+        calls.push(libc::SYS_listen);
+    }
+    if !mode.permits(Scope::System, Access::Execute) {
+        calls.extend_from_slice(SYSTEM_CALLS);
+    }
+    compile(&calls)
+}
+
+fn compile(calls: &[libc::c_long]) -> io::Result<BpfProgram> {
+    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
+    let refuse = SeccompAction::Errno(libc::EACCES.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(io::Error::other)?;
+    let mut program = if cfg!(target_arch = "x86_64") { without_x32() } else { Vec::new() };
+    program.extend(BpfProgram::try_from(filter).map_err(io::Error::other)?);
+    Ok(program)
+}
+
+/// x86_64 has a second set of numbers for the same calls (x32), which the rules do not name: all of it is closed.
+fn without_x32() -> BpfProgram {
+    const X32: u32 = 0x4000_0000;
+    // The call's number is the first field of `seccomp_data`.
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let below = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    vec![
+        sock_filter { code: load, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: below, jt: 0, jf: 1, k: X32 },
+        sock_filter { code: answer, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned() },
+    ]
+}

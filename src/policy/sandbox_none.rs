@@ -1,0 +1,36 @@
+//! No sandbox on this system.
+
+use std::io;
+
+use crate::policy::mode::{Mode, Places};
+
+/// Nothing can be prepared here.
+pub(super) enum Prepared {}
+
+impl Prepared {
+    pub(super) fn enter(&self) -> io::Result<()> {
+        match *self {}
+    }
+}
+
+pub(super) fn prepare(_mode: Mode, _places: &Places) -> io::Result<Option<Prepared>> {
+    Ok(None)
+}
+
+/// There is no bubblewrap either.
+pub(super) mod bwrap {
+    use super::{Mode, Places, io};
+    use std::ffi::OsString;
+
+    pub(in crate::policy) fn is_possible() -> bool {
+        false
+    }
+
+    pub(in crate::policy) fn words(_mode: Mode, _places: &Places) -> io::Result<Vec<OsString>> {
+        Ok(Vec::new())
+    }
+}
+
+pub(super) fn version() -> i64 {
+    0
+}
