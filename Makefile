@@ -1,0 +1,98 @@
+# `make` lists the targets.
+SHELL = /bin/sh
+CARGO = cargo
+PREFIX = /usr/local
+DESTDIR =
+
+TO = $(DESTDIR)$(PREFIX)
+SHARE = $(TO)/share/bash-agent
+DIST_NAME = bash-agent-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)-$(shell uname -s)-$(shell uname -m)
+BIN = $${CARGO_TARGET_DIR:-target}/release/bash-agent
+# Programs in shell, the parts of the Bash agent, and the checks of the awk programs (tables of small pipelines).
+SHELL_FILES = .ci/run scripts/*.sh src/assets/demo/*.sh
+SHELL_PARTS = scripts/lib/*.sh
+AWK_CHECKS = tests/awk/run.sh tests/awk/cases/*.sh
+
+.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench soak install install-scripts uninstall dist clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  %-18s %s\n", $$1, $$2 }' Makefile
+
+build: ## The release binary: target/release/bash-agent
+	$(CARGO) build --release --locked
+
+demo: ## A real session on a throw-away project, without network or key (KEEP=1 keeps it)
+	@scripts/demo.sh
+
+test: lint build test-docs test-awk test-all ## Everything: lint, documentation, awk, unit, integration and conformance tests
+	QUICK=1 CONFORMANCE_RETRY=1 scripts/test-conformance.sh
+
+test-all: build
+	AGENT=$${AGENT:-$$(realpath $(BIN))} $(CARGO) test --locked --workspace
+
+test-conformance: build ## The conformance suite over every runtime and mix, as a matrix (AGENTS=LIST, QUICK=1)
+	scripts/test-conformance.sh
+
+test-awk: ## Only the awk programs, under every awk that is installed (AWKS="mawk;gawk" chooses)
+	tests/awk/run.sh
+
+test-scripts: build ## The conformance suite against the Bash agent
+	AGENT=$(CURDIR)/scripts/agent.sh $(CARGO) test --locked --test conformance
+
+test-docs: build ## Only the documentation: links, shell blocks, flags and commands
+	scripts/check-docs.sh $(BIN)
+
+lint: ## Formatting, clippy, shellcheck, shfmt
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	shellcheck $(SHELL_FILES)
+	shellcheck -s bash $(SHELL_PARTS)
+	shellcheck -s bash -e SC1090,SC2016,SC2028,SC2034,SC2059,SC2086,SC2094,SC2154 $(AWK_CHECKS)
+	shfmt -i 2 -d $(SHELL_FILES) $(SHELL_PARTS)
+
+bench: build ## Whole processes against curl on the same local stream, as ratios
+	scripts/bench.sh
+
+soak: build ## One agent kept busy (SECONDS_TO_RUN=120), every crash point, 50 rounds of 20 sub-agents
+	AGENT=$${AGENT:-$(BIN)} scripts/soak.sh
+	AGENT=$${AGENT:-$$(realpath $(BIN))} CRASH_FULL=1 $(CARGO) test --locked --test crash
+	AGENT=$${AGENT:-$$(realpath $(BIN))} STRESS_ROUNDS=50 $(CARGO) test --locked --test stress
+
+install: build ## Binary, scripts, man page and completions, under PREFIX (/usr/local) and DESTDIR
+	install -d $(TO)/bin $(TO)/share/man/man1
+	install -d $(TO)/share/bash-completion/completions $(TO)/share/zsh/site-functions $(TO)/share/fish/vendor_completions.d
+	install -m 755 $(BIN) $(TO)/bin/bash-agent
+	$(BIN) man > $(TO)/share/man/man1/bash-agent.1
+	$(BIN) completions bash > $(TO)/share/bash-completion/completions/bash-agent
+	$(BIN) completions zsh > $(TO)/share/zsh/site-functions/_bash-agent
+	$(BIN) completions fish > $(TO)/share/fish/vendor_completions.d/bash-agent.fish
+	if [ -f scripts/agent.sh ]; then $(MAKE) install-scripts; fi
+
+# The Bash agent finds its parts beside itself, so the tree is kept.
+install-scripts:
+	install -d $(TO)/bin $(SHARE)/scripts/lib $(SHARE)/awk $(SHARE)/src/assets/prompt
+	install -m 755 scripts/agent.sh $(SHARE)/scripts/
+	install -m 644 scripts/lib/* $(SHARE)/scripts/lib/
+	install -m 644 awk/*.awk $(SHARE)/awk/
+	install -m 644 src/assets/*.* $(SHARE)/src/assets/
+	install -m 644 src/assets/prompt/*.md $(SHARE)/src/assets/prompt/
+	ln -sf ../share/bash-agent/scripts/agent.sh $(TO)/bin/bash-agent.sh
+
+uninstall: ## Removes what install put there
+	rm -rf $(SHARE)
+	rm -f $(TO)/bin/bash-agent $(TO)/bin/bash-agent.sh $(TO)/share/man/man1/bash-agent.1
+	rm -f $(TO)/share/bash-completion/completions/bash-agent $(TO)/share/zsh/site-functions/_bash-agent
+	rm -f $(TO)/share/fish/vendor_completions.d/bash-agent.fish
+
+dist: ## dist/bash-agent-VERSION-MACHINE.tar.gz with what install puts in place, and dist/agent.sh
+	rm -rf dist/root
+	$(MAKE) install DESTDIR=$(CURDIR)/dist/root PREFIX=/$(DIST_NAME)
+	if [ -f scripts/build.sh ]; then scripts/build.sh dist/agent.sh; fi
+	cp README.md CHANGELOG.md LICENSE dist/root/$(DIST_NAME)/
+	tar -C dist/root -czf dist/$(DIST_NAME).tar.gz $(DIST_NAME)
+	rm -rf dist/root
+	@echo dist/$(DIST_NAME).tar.gz
+
+clean: ## Removes what was built
+	$(CARGO) clean
+	rm -rf dist

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The conformance suite over every runtime and mix that this machine can run, and their matrix: `make test-conformance`.
+#
+#   BIN=FILE       the binary (default: the release build)
+#   AGENTS=LIST    run these instead: name=command;name=command… (tests/conformance/README.md)
+#   QUICK=1        one awk only
+#
+# Further arguments go to the suite: `scripts/test-conformance.sh input::` runs one area.
+set -u
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P) || exit 1
+bin=${BIN:-${CARGO_TARGET_DIR:-$root/target}/release/bash-agent}
+bin=$(realpath -- "$bin") || exit 1
+agent="bash $root/scripts/agent.sh"
+dist="bash $root/dist/agent.sh"
+
+# What the Bash agent does not have: the commands are the binary's; it has no kernel sandbox of its own; NUL cannot be
+# held in bash; a prompt that the server cut off is not noticed.
+lacks=commands,sandbox,nul,token-check
+
+# The awks that are here, as `name program` lines. The suite splits commands at blanks, so busybox gets a link to be
+# called by.
+awks() {
+  local name busybox
+  for name in mawk gawk original-awk; do
+    if command -v "$name" >/dev/null; then printf '%s %s\n' "$name" "$name"; fi
+  done
+  if busybox=$(command -v busybox) && "$busybox" awk 'BEGIN {}' 2>/dev/null; then
+    mkdir -p "$root/target/busybox" && ln -sf "$busybox" "$root/target/busybox/awk"
+    printf 'busybox %s\n' "$root/target/busybox/awk"
+  fi
+}
+
+# list: every runtime and mix as name=command, separated by semicolons.
+list() {
+  local name awk out="binary=$bin"
+  while read -r name awk; do
+    out="$out;sh $name=WITHOUT=$lacks BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $agent"
+    case $name in
+    mawk | gawk)
+      out="$out;sh+core $name=WITHOUT=$lacks BASH_AGENT_CORE=$bin BASH_AGENT_AWK=$awk $agent"
+      out="$out;dist $name=WITHOUT=$lacks BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $dist"
+      ;;
+    esac
+    [ -z "${QUICK:-}" ] || break
+  done < <(awks)
+  printf '%s' "$out"
+}
+
+"$root/scripts/build.sh" >/dev/null || exit 1
+export AGENTS="${AGENTS:-$(list)}"
+cd "$root" && exec cargo test --locked --test conformance -- "$@"
