@@ -222,7 +222,7 @@ fn exit_of(reason: &str, error: Option<&str>) -> Exit {
     }
 }
 
-/// An `error` event has words only; a status leads them where there was one.
+/// An `error` event has words only; a status leads them where there was one. Without one no answer came, or it broke.
 fn exit_of_error(error: &str) -> Exit {
     let status =
         error.strip_prefix("HTTP ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse::<u16>().ok());
@@ -231,6 +231,7 @@ fn exit_of_error(error: &str) -> Exit {
         Some(429 | 503 | 529) => Exit::Overloaded,
         Some(413) => Exit::ContextTooLong,
         Some(408 | 409 | 500..) => Exit::Network,
+        None if !error.contains("no event stream") => Exit::Network,
         _ => Exit::Failed,
     }
 }
@@ -331,6 +332,8 @@ mod tests {
             ("end_turn", None, Exit::Ok),
             ("error", Some("HTTP 401: no"), Exit::Auth),
             ("error", Some("HTTP 529: busy"), Exit::Overloaded),
+            ("error", Some("HTTP 400: no"), Exit::Failed),
+            ("error", Some("http://127.0.0.1:9/v1/messages: connection refused"), Exit::Network),
             ("max_tokens", Some("Response truncated (max_tokens reached)"), Exit::Failed),
             ("max_turns", Some("Max turns (2) reached"), Exit::Limit),
             ("interrupted", None, Exit::Interrupted),
