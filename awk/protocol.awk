@@ -460,9 +460,14 @@ function said_words(text) {
 # ---- The clock
 
 # Now, in UTC, as RFC 3339: srand() without a number gives the seconds of the clock.
-function timestamp(   seconds, days, z, era, doe, yoe, doy, mp, d, m, y) {
+function timestamp() {
     srand()
-    seconds = srand()
+    return utc(srand())
+}
+
+# Whole seconds of the clock, in UTC, as RFC 3339.
+function utc(seconds,   days, z, era, doe, yoe, doy, mp, d, m, y) {
+    seconds = int(seconds)
     days = int(seconds / 86400)
     seconds -= days * 86400
     z = days + 719468

@@ -11,21 +11,6 @@ function object(name, seconds, text) {
     printf "{\"session_id\":%s,\"modified\":\"%s\",\"preview\":%s,\"path\":%s}\n", json_quote(name), utc(seconds), json_quote(text), \
         json_quote(json_clean(project) "/" name)
 }
-function utc(seconds,   days, z, era, doe, yoe, doy, mp, y, m, d) {
-    seconds = int(seconds)
-    days = int(seconds / 86400)
-    seconds -= days * 86400
-    z = days + 719468
-    era = int(z / 146097)
-    doe = z - era * 146097
-    yoe = int((doe - int(doe / 1460) + int(doe / 36524) - int(doe / 146096)) / 365)
-    doy = doe - (365 * yoe + int(yoe / 4) - int(yoe / 100))
-    mp = int((5 * doy + 2) / 153)
-    d = doy - int((153 * mp + 2) / 5) + 1
-    m = mp < 10 ? mp + 3 : mp - 9
-    y = yoe + era * 400 + (m <= 2)
-    return sprintf("%04d-%02d-%02dT%02d:%02d:%02d.000Z", y, m, d, int(seconds / 3600), int(seconds / 60) % 60, seconds % 60)
-}
 function padding(name,   n) {
     n = 40 - characters(name)
     return n > 0 ? n : 0

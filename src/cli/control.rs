@@ -8,7 +8,6 @@ mod send;
 mod status;
 mod watch;
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,14 +18,10 @@ use crate::runtime::fifo::{self, SendError};
 use crate::session::paths::{Base, SessionDir};
 use crate::session::{self, SessionError, StorageError, listing, lock};
 use crate::ui::out;
-use crate::wire::json;
 use crate::wire::message::{Channel, Message};
 
 /// How long a running agent may take to take a message in.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Text on stdin beyond this is refused.
-const MAX_STDIN: u64 = 64 << 20;
 
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
@@ -175,14 +170,9 @@ fn path_of(dir: &SessionDir, what: PathOf) -> PathBuf {
 /// The words joined by blanks; `-` alone is stdin, without its last line feeds.
 fn text_of(words: &[String]) -> Result<String, ControlError> {
     let text = if words == ["-"] {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_STDIN {
-            return Err(ControlError::Usage(
-                "stdin is over 64 MiB: name the file in the text instead".to_owned(),
-            ));
-        }
-        json::clean(&bytes).trim_end_matches(['\n', '\r']).to_owned()
+        super::stdin_text()?.ok_or_else(|| {
+            ControlError::Usage("stdin is over 64 MiB: name the file in the text instead".to_owned())
+        })?
     } else {
         words.join(" ")
     };

@@ -6,6 +6,7 @@ pub mod core;
 pub mod run;
 
 use std::ffi::OsString;
+use std::io::{self, Read};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -13,6 +14,7 @@ use clap::error::{ContextKind, ErrorKind};
 
 use crate::exit::Exit;
 use crate::ui::out;
+use crate::wire::json;
 use args::{AgentArgs, Command, CommandArgs};
 
 /// The program: parses the command line, does it, returns the exit code of CONTRACT §13.
@@ -51,6 +53,17 @@ fn command(command: Command) -> u8 {
     }
 }
 
+/// Text on stdin beyond this is refused: no model has a window for it.
+const MAX_STDIN: u64 = 64 << 20;
+
+/// All of stdin as clean text, without its last line feeds; `None` when it is over `MAX_STDIN`.
+fn stdin_text() -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes)?;
+    let fits = bytes.len() as u64 <= MAX_STDIN;
+    Ok(fits.then(|| json::clean(&bytes).trim_end_matches(['\n', '\r']).to_owned()))
+}
+
 /// Writes to stdout; a reader that has gone away ends it quietly.
 pub(crate) fn print(bytes: &[u8]) -> u8 {
     let mut stdout = out::Stdout::new();
@@ -59,7 +72,7 @@ pub(crate) fn print(bytes: &[u8]) -> u8 {
 }
 
 /// The manual page in roff, with the exit codes.
-fn man_page() -> std::io::Result<Vec<u8>> {
+fn man_page() -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(args::whole()).render(&mut page)?;
     page.extend_from_slice(b".SH \"EXIT STATUS\"\n");

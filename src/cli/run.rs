@@ -27,9 +27,6 @@ use crate::ui::screen::Screen;
 use crate::wire::json;
 use crate::wire::message::Usage;
 
-/// Input from stdin beyond this is refused: no model has a window for it.
-const MAX_STDIN: u64 = 64 << 20;
-
 /// Why a run cannot start.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
@@ -198,18 +195,11 @@ fn input(args: &AgentArgs) -> Result<Start, StartError> {
 
 /// All of stdin as clean text, without its last line feeds.
 fn stdin_text() -> Result<String, StartError> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(MAX_STDIN + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| StartError::Usage(format!("cannot read stdin: {error}; give a PROMPT instead")))?;
-    if bytes.len() as u64 > MAX_STDIN {
-        return Err(StartError::Usage(
-            "stdin is over 64 MiB: name the file in the prompt instead".to_owned(),
-        ));
-    }
-    Ok(json::clean(&bytes).trim_end_matches(['\n', '\r']).to_owned())
+    super::stdin_text()
+        .map_err(|error| StartError::Usage(format!("cannot read stdin: {error}; give a PROMPT instead")))?
+        .ok_or_else(|| {
+            StartError::Usage("stdin is over 64 MiB: name the file in the prompt instead".to_owned())
+        })
 }
 
 /// Without a key and a base URL nothing can be asked: says what to set, and who listens on this machine.

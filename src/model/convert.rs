@@ -13,6 +13,16 @@ const IN_MEMORY: usize = 4 << 20;
 /// How a true user turn begins on disk: both OpenAI APIs take such a line as it is.
 const USER_TEXT: &[u8] = b"{\"role\":\"user\",\"content\":\"";
 
+/// What a user said beside results (the body of a JSON string), as a message with a comma before it; nothing when empty.
+pub(super) fn user_text(text: &[u8], out: &mut Vec<u8>) {
+    if text.is_empty() {
+        return;
+    }
+    for piece in [b",", USER_TEXT, text, b"\"}"] {
+        out.extend_from_slice(piece);
+    }
+}
+
 /// One message of the conversation, taken apart. All values are raw JSON.
 pub(super) enum Turn<'a> {
     /// A line that goes into the request as it is.

@@ -81,11 +81,7 @@ fn message(line: &[u8], reasoning: bool, out: &mut Vec<u8>) {
                     out.extend_from_slice(piece);
                 }
             }
-            if !text.is_empty() {
-                for piece in [b",{\"role\":\"user\",\"content\":\"".as_slice(), &text, b"\"}"] {
-                    out.extend_from_slice(piece);
-                }
-            }
+            convert::user_text(&text, out);
         }
         Some(Turn::Assistant(blocks)) => assistant(&blocks, reasoning, out),
     }

@@ -74,11 +74,7 @@ fn items(line: &[u8], out: &mut Vec<u8>) {
                     out.extend_from_slice(piece);
                 }
             }
-            if !text.is_empty() {
-                for piece in [b",{\"role\":\"user\",\"content\":\"".as_slice(), &text, b"\"}"] {
-                    out.extend_from_slice(piece);
-                }
-            }
+            convert::user_text(&text, out);
         }
         Some(Turn::Assistant(blocks)) => {
             let last_said = blocks.iter().rposition(|block| !matches!(block, Block::Thinking(_)));
