@@ -11,7 +11,7 @@
 #          conversation. A last LF in them does not count; an empty or missing file is nothing.
 # -v extra_file=FILE   a JSON object: members that replace ours or are added before messages
 # -v notes_file=FILE   what was left out or made up is written there, one sentence a line; nothing: the file is empty
-# -v thinking_from, drop_unsigned (1 for this API), drop_signed: see window.awk
+# -v thinking_from, drop_unsigned (1 for this API), drop_signed, images_dir, vision, images_file: see window.awk
 
 BEGIN {
     if (max_tokens == "") max_tokens = 16384
@@ -32,7 +32,6 @@ BEGIN {
     if (!omits("cache_control")) body_raw("cache_control", "{\"type\":\"ephemeral\"}")
     body_extra()
     printf "\"messages\":["
-    sent = 0
 }
 {
     window_line($0)
@@ -42,16 +41,16 @@ END {
     window_end()
     send()
     text = file_text(instruction_file)
-    if (text != "") printf "%s{\"role\":\"user\",\"content\":%s}", sent ? "," : "", json_quote(text)
+    if (text != "") convert_item("{\"role\":\"user\",\"content\":" json_quote(text) "}")
     printf "]}"
+    image_report()
     if (notes_file != "") printf "%s", window_notes() > notes_file
 }
 
 function send(   i) {
-    for (i = 1; i <= WINDOW_N; i++) {
-        if (sent++) printf ","
-        printf "%s", WINDOW_OUT[i]
-    }
+    for (i = 1; i <= WINDOW_N; i++)
+        if (!image_item(WINDOW_OUT[i], "text", "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"", "\",\"data\":\"", "\"}}"))
+            convert_item(WINDOW_OUT[i])
 }
 
 # The `thinking` field for this model, "" where it is left out (PROVIDERS.md).

@@ -11,7 +11,7 @@
 # -v omit='stream_options effort other_limit other_reasoning'   what the server does not take: the first two are left
 #          out, other_limit turns the name of the limit over, other_reasoning turns `reasoning` over
 # -v system_file, tools_file, instruction_file, extra_file, notes_file: see body_anthropic.awk
-# -v thinking_from, drop_unsigned, drop_signed: see window.awk
+# -v thinking_from, drop_unsigned, drop_signed, images_dir, vision, images_file: see window.awk
 
 BEGIN {
     if (max_tokens == "") max_tokens = 16384
@@ -41,10 +41,12 @@ END {
     text = file_text(instruction_file)
     if (text != "") convert_item("{\"role\":\"user\",\"content\":" json_quote(text) "}")
     printf "]}"
+    image_report()
     if (notes_file != "") printf "%s", window_notes() > notes_file
 }
 
 function message(line) {
+    if (image_item(line, "text", "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:", ";base64,", "\"}}")) return
     convert(line)
     if (CONVERT_KIND == "verbatim") convert_item(line)
     else if (CONVERT_KIND == "user") convert_user("{\"role\":\"tool\",\"tool_call_id\":", ",\"content\":")

@@ -9,7 +9,7 @@
 # -v thinking_kind=KIND   what models.json says of the model: models.awk prints it
 # -v omit='include summary effort'   what the server does not take
 # -v system_file, tools_file, instruction_file, extra_file, notes_file: see body_anthropic.awk
-# -v thinking_from, drop_unsigned, drop_signed: see window.awk
+# -v thinking_from, drop_unsigned, drop_signed, images_dir, vision, images_file: see window.awk
 
 BEGIN {
     if (max_tokens == "") max_tokens = 16384
@@ -39,10 +39,12 @@ END {
     text = file_text(instruction_file)
     if (text != "") convert_item("{\"role\":\"user\",\"content\":" json_quote(text) "}")
     printf "]}"
+    image_report()
     if (notes_file != "") printf "%s", window_notes() > notes_file
 }
 
 function items(line,   i, last) {
+    if (image_item(line, "input_text", "{\"type\":\"input_image\",\"detail\":\"auto\",\"image_url\":\"data:", ";base64,", "\"}")) return
     convert(line)
     if (CONVERT_KIND == "verbatim") convert_item(line)
     else if (CONVERT_KIND == "user") convert_user("{\"type\":\"function_call_output\",\"call_id\":", ",\"output\":")

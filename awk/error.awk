@@ -12,6 +12,7 @@
 # -v provider=claude|openai|responses   then a seventh field: the word for -v omit of body_*.awk when the refusal names a
 #          field that we can do without, and an eighth: the field's name for a warning; `-` for none
 # -v tried='WORD ...'   what is left out already: it is not named again
+# -v images=N   more than 0: the request held images, which a server may refuse (some with 404 or 500)
 
 { part[NR] = NR > 1 ? "\n" $0 : $0 }
 END {
@@ -81,6 +82,8 @@ function phrase(code) {
 
 # Of two fields that a refusal may name at once, the one that is meant comes first.
 function gives_way(   list, n, i, f, text) {
+    if (images > 0 && code ~ /^(400|404|415|422|500)$/ && tolower(message) ~ /image|vision|multimodal|modalit/ && !index(" " tried " ", " images "))
+        return "images\timages"
     if (kind != "Rejected" || (code != 400 && code != 422)) return "-\t-"
     text = tolower(message)
     if (provider == "claude") n = split("cache_control cache_control cache_control,effort effort effort|output_config,thinking thinking thinking", list, ",")

@@ -1,9 +1,9 @@
 # models.awk - what models.json says of a model, and what its tokens cost (PROVIDERS.md; the twin of src/model/catalog.rs).
 #
 # Run      LC_ALL=C awk -f json.awk -f protocol.awk -v model=ID -f models.awk models.json [~/.bash-agent/models.json]
-# Input    JSON objects `{"<model>": {"context", "max_output", "price": {...}, "thinking", "disable"}, ...}`; a later file is
+# Input    JSON objects `{"<model>": {"context", "max_output", "price": {...}, "thinking", "disable", "vision"}, ...}`; a later file is
 #          laid over the earlier ones member by member. A missing file is none.
-# Output   one line of words: context max_output thinking_kind disable, `-` for what is not known.
+# Output   one line of words: context max_output thinking_kind disable vision, `-` for what is not known.
 #          -v usage='IN OUT CACHE_READ CACHE_CREATION': the price of these tokens in dollars, 0 when it is not known.
 # Exit     1: a file is no such object (stderr names it).
 #
@@ -20,7 +20,7 @@ BEGIN {
     if (failed) exit 1
     name = find(model)
     if (usage == "") {
-        print word("context") " " word("max_output") " " word("thinking") " " word("disable")
+        print word("context") " " word("max_output") " " word("thinking") " " word("disable") " " word("vision")
         exit
     }
     split(usage, count, " ")

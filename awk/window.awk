@@ -16,6 +16,8 @@
 # -v thinking_from=N  thinking in lines that begin before this byte offset is left out (session.json)
 # -v drop_unsigned=1  leave out thinking without a signature (empty thinking without one always is)
 # -v drop_signed=1    leave out thinking with a signature, and redacted thinking
+# -v images_dir=DIR   the session's images, which a user's text may name as [Image #N]; vision=0: the model does not see them
+# -v images_file=FILE   how many bytes of the body are image data is written there; none: the file is empty
 
 BEGIN {
     WINDOW_LOST = "Error: interrupted: no result was recorded; the outcome is unknown and side effects are possible"
@@ -530,6 +532,84 @@ function convert_effort(   known) {
         && (model ~ /^gpt-[5-9]/ || model ~ /^o[0-9]/))
     if (!known || thinking == "disabled") return ""
     return effort == "" ? "high" : effort == "max" ? "xhigh" : effort
+}
+
+# ---- Images: the twin of src/model/images.rs
+
+# Writes the message of a user's line that names images of the session (`[Image #N]`), as blocks or, for a model that does
+# not see, with a note of their paths; 0: it names none and nothing was written. A text block is `{"type":` text_type ..., an
+# image `before` its media type `between` its data `after`.
+function image_item(line, text_type, before, between, after,   body, n, i, block) {
+    if (images_dir == "" || index(line, "{\"role\":\"user\",\"content\":\"") != 1 || !index(line, "[Image #")) return 0
+    body = substr(line, 27, length(line) - 28)
+    n = image_parts(body)
+    if (!n) return 0
+    if (vision == "0") {
+        convert_item("{\"role\":\"user\",\"content\":\"" body "\\n\\n<attached-images>\\n")
+        for (i = 1; i <= n; i++) printf "%s\\n", json_escape("[Image #" IMAGE_NUMBER[i] "]: " IMAGE_FILE[i])
+        printf "</attached-images>\"}"
+        return n
+    }
+    block = "{\"type\":\"" text_type "\",\"text\":\""
+    convert_item("{\"role\":\"user\",\"content\":[")
+    for (i = 1; i <= n; i++) {
+        printf "%s%s%s\"},%s%s%s", (i > 1 ? "," : ""), block, IMAGE_TEXT[i], before, IMAGE_TYPE[i], between
+        image_data(IMAGE_FILE[i])
+        printf "%s", after
+    }
+    if (!window_blank("\"" IMAGE_REST "\"")) printf ",%s%s\"}", block, IMAGE_REST
+    printf "]}"
+    return n
+}
+
+# The text up to each image, where it is first named, and what is left: IMAGE_TEXT, IMAGE_NUMBER, IMAGE_FILE, IMAGE_TYPE, IMAGE_REST.
+function image_parts(body,   n, piece, number, seen) {
+    n = 0
+    while (match(body, /\[Image #[1-9][0-9]*\]/)) {
+        number = substr(body, RSTART + 8, RLENGTH - 9)
+        piece = piece substr(body, 1, RSTART + RLENGTH - 1)
+        body = substr(body, RSTART + RLENGTH)
+        if (length(number) > 9 || (number in seen) || !image_find(number, n + 1)) continue
+        seen[number] = 1
+        IMAGE_TEXT[++n] = piece
+        IMAGE_NUMBER[n] = number
+        piece = ""
+    }
+    IMAGE_REST = piece body
+    return n
+}
+
+function image_find(number, slot,   i, file, byte, found) {
+    split("png image/png jpg image/jpeg gif image/gif webp image/webp", IMAGE_KINDS, " ")
+    for (i = 1; i < 8; i += 2) {
+        file = images_dir "/" number "." IMAGE_KINDS[i]
+        found = (getline byte < file) > 0
+        close(file)
+        if (found) {
+            IMAGE_FILE[slot] = file
+            IMAGE_TYPE[slot] = IMAGE_KINDS[i + 1]
+            return 1
+        }
+    }
+    return 0
+}
+
+# The file in base64, line by line.
+function image_data(file,   command, line) {
+    gsub(/'/, "'\\''", file)
+    command = "base64 <'" file "' 2>/dev/null || openssl base64 <'" file "'"
+    while ((command | getline line) > 0) {
+        IMAGE_BYTES += length(line)
+        printf "%s", line
+    }
+    close(command)
+}
+
+# Says how much of the body was images, to the file `images_file`; nothing was: it is empty.
+function image_report() {
+    if (images_file == "") return
+    printf("%s", IMAGE_BYTES ? sprintf("%.0f\n", IMAGE_BYTES) : "") > images_file
+    close(images_file)
 }
 
 # ---- For the user

@@ -1,6 +1,6 @@
 # cli.sh - what was typed: the flags of CONTRACT §13. Validation only.
 #
-# parse_args sets OPT_* ("" = not given), PROMPT_WORDS, OPT_SKILLS.
+# parse_args sets OPT_* ("" = not given), PROMPT_WORDS, OPT_SKILLS, OPT_IMAGES.
 
 usage_text() {
   cat <<'END'
@@ -19,6 +19,7 @@ Options:
       --max-tokens <N>          Most tokens of one answer [16384]
       --tool-timeout <SECONDS>  Seconds a tool may run [600]
       --skill <NAME>            Put this skill into the prompt (repeatable)
+      --image <FILE>            Send this image with PROMPT (PNG, JPEG, GIF or WebP; repeatable)
       --max-turns <N>           Most model calls of one turn [1000]
       --max-context <N>         Size of the window in tokens [200000]
       --max-sub-agents <N>      Most sub-agents running at once; more wait their turn [8]
@@ -55,6 +56,7 @@ option_variable() { # <result-var> <option>   fails for an option that takes non
   --max-tokens) printf -v "$1" OPT_MAX_TOKENS ;;
   --tool-timeout) printf -v "$1" OPT_TOOL_TIMEOUT ;;
   --skill) printf -v "$1" OPT_SKILL ;;
+  --image) printf -v "$1" OPT_IMAGE ;;
   --max-turns) printf -v "$1" OPT_MAX_TURNS ;;
   --max-context) printf -v "$1" OPT_MAX_CONTEXT ;;
   --max-sub-agents) printf -v "$1" OPT_MAX_SUB_AGENTS ;;
@@ -75,7 +77,7 @@ parse_args() {
   OPT_MAX_SUB_AGENTS='' OPT_API_KEY='' OPT_BASE_URL='' OPT_EFFORT='' OPT_THINKING='' OPT_OUTPUT_FORMAT=''
   OPT_RECORD='' OPT_MODE='' OPT_SESSION='' OPT_HAS_SESSION=0 OPT_CONTINUE=0 OPT_FORK=0 OPT_STAY=0 OPT_PRINT=0
   OPT_LIST=0 OPT_VERBOSE=0 OPT_INTERACTIVE=0
-  OPT_SKILLS=() PROMPT_WORDS=()
+  OPT_SKILLS=() OPT_IMAGES=() PROMPT_WORDS=()
   while (($#)); do
     word=$1
     shift
@@ -134,6 +136,8 @@ parse_args() {
       [[ $1 == -?* && $variable != OPT_API_KEY ]] && usage_error "a value is required for '$word' but none was supplied"
       if [[ $variable == OPT_SKILL ]]; then
         OPT_SKILLS[${#OPT_SKILLS[@]}]=$1
+      elif [[ $variable == OPT_IMAGE ]]; then
+        OPT_IMAGES[${#OPT_IMAGES[@]}]=$1
       else
         [[ -z ${!variable} ]] || usage_error "the argument '$word' cannot be used multiple times"
         [[ -n $1 ]] || usage_error "a value is required for '$word' but none was supplied"

@@ -30,6 +30,7 @@ main() {
   setup_core
   resolve_config
   first_input
+  check_images
   setup_lock
   set_traps
   setup_guard
@@ -40,6 +41,7 @@ main() {
   find_project
   setup_prompt
   open_session
+  attach_images
   setup_places
   setup_tools
   setup_search

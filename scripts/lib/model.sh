@@ -14,7 +14,7 @@ setup_model() {
   MODEL_FILES=("${models[@]}")
   awk_value MODEL_V "$MODEL"
   words=$(run_awk models.awk -v model="$MODEL_V" "${MODEL_FILES[@]}" 2>"$RUN/models.err") || die 2 "$(cat "$RUN/models.err")"
-  IFS=' ' read -r MODEL_WINDOW MODEL_MAX_OUTPUT MODEL_THINKING MODEL_DISABLE <<<"$words"
+  IFS=' ' read -r MODEL_WINDOW MODEL_MAX_OUTPUT MODEL_THINKING MODEL_DISABLE MODEL_VISION <<<"$words"
   [[ $MODEL_THINKING == - ]] && MODEL_THINKING=
   [[ $MODEL_DISABLE == - ]] && MODEL_DISABLE=
   case $PROVIDER in
@@ -51,14 +51,17 @@ setup_cassette() {
 # ---- The body
 
 request_body() { # <instruction file or ""> <output file>
-  local program=body_anthropic.awk unsigned=0
+  local program=body_anthropic.awk unsigned=0 images='' vision=1
   case $PROVIDER in
   claude) unsigned=1 ;;
   openai) program=body_openai.awk ;;
   responses) program=body_responses.awk ;;
   esac
+  has_images && awk_value images "$S/images"
+  [[ $MODEL_VISION == false || " $OMIT " == *' images '* ]] && vision=0
   awk_value RUN_V "$RUN"
-  set -- "$1" "$2" -v model="$MODEL_V" -v max_tokens="$MAX_TOKENS" -v effort="$EFFORT_LEVEL" -v thinking="$THINKING_KIND" \
+  set -- "$1" "$2" -v images_dir="$images" -v vision="$vision" -v images_file="$RUN_V/image.bytes" \
+    -v model="$MODEL_V" -v max_tokens="$MAX_TOKENS" -v effort="$EFFORT_LEVEL" -v thinking="$THINKING_KIND" \
     -v thinking_kind="$MODEL_THINKING" -v disable="$MODEL_DISABLE" -v omit="$OMIT" -v system_file="$RUN_V/system" \
     -v tools_file="$TOOLS_V" -v instruction_file="$1" -v thinking_from="$META_FROM" -v drop_unsigned="$unsigned" \
     -v drop_signed="$DROP_SIGNED" -v notes_file="$RUN_V/window.notes" -v base_url="$URL"
@@ -230,7 +233,7 @@ ask_model() { # [instruction file] [kind]
   [[ $kind == agent ]] && before_call
   now_ms CALL_STARTED
   END_MARK=end-of-body-$$-$RANDOM$RANDOM
-  BODY_SIZE=0
+  BODY_SIZE=0 IMAGE_BYTES=0
   if [[ $PROVIDER != script ]]; then
     system_prompt >"$RUN/system"
   fi
@@ -247,6 +250,10 @@ ask_model() { # [instruction file] [kind]
         return
       }
       BODY_SIZE=$(($(wc -c <"$body")))
+      # What images weigh says nothing of tokens.
+      IMAGE_BYTES=0
+      [[ -s $RUN/image.bytes ]] && IMAGE_BYTES=$(<"$RUN/image.bytes")
+      ((BODY_SIZE -= IMAGE_BYTES))
       start_group try_http "$kind" "$body"
     fi
     MODEL_PID=$GROUP_PID
@@ -363,7 +370,7 @@ read_answer() {
   elif [[ -e $RUN/error.body ]]; then
     IFS= read -r word <"$RUN/status"
     # The end mark is ours.
-    sed "/^$END_MARK /d" "$RUN/error.body" | run_awk error.awk -v code="${word:-0}" -v provider="$PROVIDER" -v tried="$OMIT" >"$RUN/failure"
+    sed "/^$END_MARK /d" "$RUN/error.body" | run_awk error.awk -v code="${word:-0}" -v provider="$PROVIDER" -v tried="$OMIT" -v images="$IMAGE_BYTES" >"$RUN/failure"
     read_failure
   else
     [[ $type == - ]] && type=

@@ -40,14 +40,20 @@ need_name() { # <session name>
 }
 
 storage_error() { # <verb> <path> <reason as a command printed it>
-  local reason=${3##*: } advice=
-  case $reason in
+  local text
+  storage_text text "$@"
+  die 11 "$text"
+}
+
+storage_text() { # <result-var> <verb> <path> <reason as a command printed it>
+  local st_reason=${4##*: } advice=
+  case $st_reason in
   'No space'* | 'Disk quota'*) advice=" (free some space there and run it again)" ;;
   'Read-only'*) advice=" (set BASH_AGENT_HOME to a directory that can be written)" ;;
   'Permission denied' | 'Operation not permitted') advice=" (look at its owner and mode (ls -ld), or set BASH_AGENT_HOME to another directory)" ;;
   'No such file'* | 'Not a directory') advice=" (a directory on the way is missing: make it again, or set BASH_AGENT_HOME)" ;;
   esac
-  die 11 "cannot $1 $2: ${reason:-it failed}$advice"
+  printf -v "$1" '%s' "cannot $2 $3: ${st_reason:-it failed}$advice"
 }
 
 # Makes a directory, and says why when it cannot.

@@ -156,9 +156,16 @@ impl Agent {
         cancel: Cancel,
     ) -> Result<(), StorageError> {
         let (model, sender) = (Arc::clone(&self.model), self.inbox.sender());
+        let images = self.session.dir.images();
         let run = move || {
             let instruction = instruction.as_deref();
-            let request = Request { system: &system, tools: prompt::TOOLS, window: &window, instruction };
+            let request = Request {
+                system: &system,
+                tools: prompt::TOOLS,
+                window: &window,
+                instruction,
+                images: Some(&images),
+            };
             for event in model.stream(&request, &cancel) {
                 if sender.send(Happening::Model { call, event: Some(event) }).is_err() {
                     return;

@@ -50,6 +50,10 @@ pub struct AgentArgs {
     #[arg(long, value_name = "NAME")]
     pub skill: Vec<String>,
 
+    /// Send this image with PROMPT (PNG, JPEG, GIF or WebP; repeatable)
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
+
     /// Most model calls of one turn
     #[arg(long, value_name = "N", value_parser = count)]
     pub max_turns: Option<u64>,

@@ -18,7 +18,7 @@ use crate::policy::Confinement;
 use crate::runtime::inbox::Inbox;
 use crate::runtime::signals;
 use crate::session::paths;
-use crate::session::{self, OpenOptions, Pick, Session, SessionError, StorageError, listing};
+use crate::session::{self, OpenOptions, Pick, Session, SessionError, StorageError, images, listing};
 use crate::tools::{self, Skills};
 use crate::ui::out;
 use crate::ui::part::{self, Program};
@@ -40,6 +40,8 @@ enum StartError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Model(#[from] model::ModelError),
+    #[error(transparent)]
+    Image(#[from] images::ImageError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot start: {0}")]
@@ -53,6 +55,7 @@ impl StartError {
             Self::Session(error) => error.exit(),
             Self::Storage(_) | Self::Listen(_) => Exit::Storage,
             Self::Model(error) => error.exit(),
+            Self::Image(error) => error.exit(),
             Self::Usage(_) => Exit::Usage,
             Self::System(_) => Exit::Failed,
         }
@@ -73,11 +76,13 @@ pub fn run(args: &AgentArgs) -> u8 {
 /// `bash-agent compact`: compacts the session named, or the newest, which nobody may run meanwhile.
 pub fn compact(mut args: AgentArgs) -> u8 {
     args.continue_ = args.session.is_none();
-    let done = if args.prompt.is_empty() && !args.stay && !args.interactive && !args.fork {
+    let bare = args.prompt.is_empty() && args.image.is_empty();
+    let done = if bare && !args.stay && !args.interactive && !args.fork {
         start_compaction(&args)
     } else {
         Err(StartError::Usage(
-            "compact takes no prompt, --stay, -i or --fork: give --session NAME or nothing".to_owned(),
+            "compact takes no prompt, --image, --stay, -i or --fork: give --session NAME or nothing"
+                .to_owned(),
         ))
     };
     done.unwrap_or_else(|error| {
@@ -120,12 +125,14 @@ fn start(args: &AgentArgs) -> Result<u8, StartError> {
     for warning in &config.warnings {
         out::complain(warning);
     }
-    let start = input(args)?;
+    let mut start = input(args)?;
+    check_images(args, &start)?;
     let skills = Skills::discover(&config.cwd, config.home.as_deref());
     check_skills(&config, &skills)?;
     check_access(&config)?;
     let model = model::new(config.model.clone())?;
     let session = open(args, &config)?;
+    attach_images(args, &session, &mut start)?;
     run_session(args, &config, session, model.into(), skills, start)
 }
 
@@ -151,6 +158,27 @@ impl Start {
     fn with(first: String, until: Until) -> Self {
         Self { first: Some(first), until, interactive: false }
     }
+}
+
+/// Looks at what `--image` names before anything is made.
+fn check_images(args: &AgentArgs, start: &Start) -> Result<(), StartError> {
+    if !args.image.is_empty() && start.first.is_none() {
+        let text = "--image needs something to say about it: give a PROMPT, or pipe it in";
+        return Err(StartError::Usage(text.to_owned()));
+    }
+    args.image.iter().try_for_each(|file| images::check(file).map_err(StartError::from))
+}
+
+/// Copies the images of `--image` into the session and names them behind the first input.
+fn attach_images(args: &AgentArgs, session: &Session, start: &mut Start) -> Result<(), StartError> {
+    for file in &args.image {
+        let number = images::add(&session.dir, file)?;
+        if let Some(first) = &mut start.first {
+            first.push(' ');
+            first.push_str(&images::mention(number));
+        }
+    }
+    Ok(())
 }
 
 /// The first input, and when the run ends.

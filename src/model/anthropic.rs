@@ -4,10 +4,22 @@ use std::collections::VecDeque;
 use std::io;
 
 use super::catalog::{ModelInfo, ThinkingKind};
+use super::convert;
+use super::images::{Form, Images};
 use super::sse::{EventDecoder, Response, number_of, text_of};
 use super::stream::Omit;
 use super::{BodyParts, Effort, ModelEvent, Request, Settings, Thinking};
 use crate::wire::json;
+
+/// How this API takes images.
+const IMAGES: Form = Form {
+    text: "text",
+    image: [
+        "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"",
+        "\",\"data\":\"",
+        "\"}}",
+    ],
+};
 
 /// The body, keys in the order of CONTRACT §10: model, max_tokens, stream, system, tools, thinking, output_config,
 /// cache_control, the members of `extra_body`, messages. One line; the conversation's lines as they are on disk.
@@ -38,6 +50,14 @@ pub(super) fn body<'a>(settings: &Settings, request: &Request<'a>, omit: &Omit) 
     start.extend_from_slice(b"\"messages\":[");
     let mut body = BodyParts::new();
     body.push_bytes(start);
+    if let Some(images) = Images::new(request.images, info.sees() && !omit.images, &IMAGES) {
+        convert::push_converted(&mut body, request, true, Some(&images), |line, out| {
+            out.push(b',');
+            out.extend_from_slice(line);
+        })?;
+        body.push_bytes(b"]}".to_vec());
+        return Ok(body);
+    }
     let (lines, len) = request.window.spliced()?;
     body.push_stream(lines, len);
     let mut end = Vec::new();

@@ -10,6 +10,7 @@ pub struct BodyParts<'a> {
     /// Bytes of it already handed out.
     used: u64,
     len: u64,
+    image_bytes: u64,
     failed: bool,
 }
 
@@ -30,7 +31,7 @@ impl Part<'_> {
 impl<'a> BodyParts<'a> {
     /// An empty body.
     pub fn new() -> Self {
-        Self { parts: Vec::new(), at: 0, used: 0, len: 0, failed: false }
+        Self { parts: Vec::new(), at: 0, used: 0, len: 0, image_bytes: 0, failed: false }
     }
 
     /// Adds bytes that are in memory.
@@ -48,6 +49,16 @@ impl<'a> BodyParts<'a> {
     /// The whole length in bytes: the Content-Length.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// How much of the length are images (base64), whose tokens have nothing to do with their bytes.
+    pub fn image_bytes(&self) -> u64 {
+        self.image_bytes
+    }
+
+    /// Says that `count` bytes of what was added are images.
+    pub fn count_image_bytes(&mut self, count: u64) {
+        self.image_bytes += count;
     }
 
     /// Whether it holds nothing at all.

@@ -37,6 +37,8 @@ pub struct ModelInfo {
     pub price: Option<Price>,
     /// How thinking is asked for.
     pub thinking: ThinkingKind,
+    /// Whether it takes images. Not known: they are sent, and taken back when the server refuses them.
+    pub vision: Option<bool>,
     /// The `thinking.type` that means "as little as possible"; none: the field is left out for that.
     pub disable: Option<String>,
 }
@@ -75,6 +77,11 @@ pub enum ThinkingKind {
 }
 
 impl ModelInfo {
+    /// Whether images are sent to this model.
+    pub fn sees(&self) -> bool {
+        self.vision.unwrap_or(true)
+    }
+
     /// Whether an effort may be sent to this model (Anthropic's `output_config`).
     pub fn takes_effort(&self) -> bool {
         !matches!(self.thinking, ThinkingKind::Budget | ThinkingKind::None)

@@ -3,6 +3,7 @@
 use std::io::{self, Seek, SeekFrom, Write};
 
 use super::catalog::{ModelInfo, ThinkingKind};
+use super::images::Images;
 use super::sse::{elements, text_of};
 use super::{BodyParts, Effort, Request, Settings, Thinking};
 use crate::wire::json;
@@ -11,7 +12,7 @@ use crate::wire::json;
 const IN_MEMORY: usize = 4 << 20;
 
 /// How a true user turn begins on disk: both OpenAI APIs take such a line as it is.
-const USER_TEXT: &[u8] = b"{\"role\":\"user\",\"content\":\"";
+pub(super) const USER_TEXT: &[u8] = b"{\"role\":\"user\",\"content\":\"";
 
 /// What a user said beside results (the body of a JSON string), as a message with a comma before it; nothing when empty.
 pub(super) fn user_text(text: &[u8], out: &mut Vec<u8>) {
@@ -146,37 +147,60 @@ pub(super) fn quoted(out: &mut Vec<u8>, raw: &[u8]) {
     json::string_into(out, &json::clean(raw));
 }
 
-/// Adds `messages` to a body: what `convert` makes of each line, one pass over the conversation, then `end`. `convert`
-/// writes items that each begin with a comma; the first comma of all is dropped when `first` says so.
+/// Converted messages on their way into a body.
+pub(super) struct Items {
+    /// What is not flushed yet. Each item begins with a comma.
+    pub(super) out: Vec<u8>,
+    /// Bytes of image data among what was written.
+    pub(super) image_bytes: u64,
+    spool: tempfile::SpooledTempFile,
+    len: u64,
+    /// The very first comma stands before nothing.
+    first: bool,
+}
+
+impl Items {
+    /// Passes on what is in `out`.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let from = usize::from(self.first && self.len == 0 && !self.out.is_empty());
+        self.len += (self.out.len() - from) as u64;
+        let written = self.spool.write_all(&self.out[from..]);
+        self.out.clear();
+        written
+    }
+}
+
+/// Adds `messages` to a body: what `convert` makes of each line, one pass over the conversation, then the instruction.
+/// `convert` writes items that each begin with a comma; the first comma of all is dropped when `first` says so. Lines
+/// that name images are written by `images`.
 pub(super) fn push_converted<'a>(
     body: &mut BodyParts<'a>,
     request: &Request<'a>,
     first: bool,
+    images: Option<&Images<'_>>,
     mut convert: impl FnMut(&[u8], &mut Vec<u8>),
 ) -> io::Result<()> {
-    let mut spool = tempfile::SpooledTempFile::new(IN_MEMORY);
-    let mut out = Vec::new();
-    let mut len = 0u64;
-    let mut flush = |out: &mut Vec<u8>| {
-        // The very first comma stands before nothing.
-        let from = usize::from(first && len == 0 && !out.is_empty());
-        len += (out.len() - from) as u64;
-        let written = spool.write_all(&out[from..]);
-        out.clear();
-        written
-    };
+    let spool = tempfile::SpooledTempFile::new(IN_MEMORY);
+    let mut items = Items { out: Vec::new(), image_bytes: 0, spool, len: 0, first };
     request.window.lines(&mut |line| {
-        convert(line, &mut out);
-        flush(&mut out)
+        let written = match images {
+            Some(images) => images.write(line, &mut items)?,
+            None => false,
+        };
+        if !written {
+            convert(line, &mut items.out);
+        }
+        items.flush()
     })?;
     if let Some(instruction) = request.instruction {
-        out.extend_from_slice(b",{\"role\":\"user\",\"content\":");
-        json::string_into(&mut out, instruction);
-        out.push(b'}');
-        flush(&mut out)?;
+        items.out.extend_from_slice(b",{\"role\":\"user\",\"content\":");
+        json::string_into(&mut items.out, instruction);
+        items.out.push(b'}');
+        items.flush()?;
     }
-    spool.seek(SeekFrom::Start(0))?;
-    body.push_stream(spool, len);
+    items.spool.seek(SeekFrom::Start(0))?;
+    body.count_image_bytes(items.image_bytes);
+    body.push_stream(items.spool, items.len);
     Ok(())
 }
 

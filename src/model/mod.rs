@@ -10,6 +10,7 @@ pub mod sse;
 mod anthropic;
 mod convert;
 mod http;
+mod images;
 mod openai_chat;
 mod openai_responses;
 mod record;
@@ -21,7 +22,7 @@ mod testing;
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -314,6 +315,8 @@ pub struct Request<'a> {
     pub window: &'a dyn Conversation,
     /// One more user message behind the window, not stored (the summary instruction).
     pub instruction: Option<&'a str>,
+    /// The session's directory of images, which user turns may name as `[Image #N]`.
+    pub images: Option<&'a Path>,
 }
 
 /// One thing that happens while a model answers.

@@ -5,10 +5,17 @@ use std::borrow::Cow;
 use std::io;
 
 use super::convert::{self, Block, Turn, join, quoted};
+use super::images::{Form, Images};
 use super::sse::{EventDecoder, Figures, Response, broken, elements, number_of, text_of};
 use super::stream::{Members, Omit};
 use super::{BodyParts, ModelEvent, Request, Settings};
 use crate::wire::json;
+
+/// How this API takes images.
+const IMAGES: Form = Form {
+    text: "text",
+    image: ["{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:", ";base64,", "\"}}"],
+};
 
 /// The body, keys in this order: model, max_completion_tokens (max_tokens elsewhere than at OpenAI), stream,
 /// stream_options, reasoning_effort, tools, the members of `extra_body`, messages. The system prompt is the first
@@ -40,7 +47,8 @@ pub(super) fn body<'a>(settings: &Settings, request: &Request<'a>, omit: &Omit) 
     let mut body = BodyParts::new();
     body.push_bytes(start);
     let reasoning = settings.send_reasoning != omit.other_reasoning;
-    convert::push_converted(&mut body, request, request.system.is_empty(), |line, out| {
+    let images = Images::new(request.images, info.sees() && !omit.images, &IMAGES);
+    convert::push_converted(&mut body, request, request.system.is_empty(), images.as_ref(), |line, out| {
         message(line, reasoning, out);
     })?;
     body.push_bytes(b"]}".to_vec());

@@ -3,10 +3,17 @@
 use std::io;
 
 use super::convert::{self, Block, ThinkingBlock, Turn, quoted};
+use super::images::{Form, Images};
 use super::sse::{EventDecoder, Figures, Response, elements, number_of, text_of};
 use super::stream::{Members, Omit};
 use super::{BodyParts, ModelEvent, Request, Settings};
 use crate::wire::json;
+
+/// How this API takes images.
+const IMAGES: Form = Form {
+    text: "input_text",
+    image: ["{\"type\":\"input_image\",\"detail\":\"auto\",\"image_url\":\"data:", ";base64,", "\"}"],
+};
 
 /// The body, keys in this order: model, max_output_tokens, stream, store, include, instructions, tools, reasoning, the
 /// members of `extra_body`, input.
@@ -35,7 +42,8 @@ pub(super) fn body<'a>(settings: &Settings, request: &Request<'a>, omit: &Omit) 
     start.extend_from_slice(b"\"input\":[");
     let mut body = BodyParts::new();
     body.push_bytes(start);
-    convert::push_converted(&mut body, request, true, items)?;
+    let images = Images::new(request.images, info.sees() && !omit.images, &IMAGES);
+    convert::push_converted(&mut body, request, true, images.as_ref(), items)?;
     body.push_bytes(b"]}".to_vec());
     Ok(body)
 }

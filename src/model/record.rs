@@ -199,7 +199,8 @@ mod tests {
         let model = new(settings(&first, Some(&second))).unwrap();
         let cancel = crate::runtime::cancel::Cancel::new().unwrap();
         let window = Lines::hello();
-        let request = super::super::Request { system: "", tools: "", window: &window, instruction: None };
+        let request =
+            super::super::Request { system: "", tools: "", window: &window, instruction: None, images: None };
         let mut events = model.stream(&request, &cancel);
         assert!(events.next().is_some());
         cancel.cancel();

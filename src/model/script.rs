@@ -386,7 +386,7 @@ mod tests {
         let model = new(settings).unwrap();
         let cancel = Cancel::new().unwrap();
         let window = Lines::hello();
-        let request = Request { system: "", tools: "", window: &window, instruction: None };
+        let request = Request { system: "", tools: "", window: &window, instruction: None, images: None };
         let mut events = model.stream(&request, &cancel);
         assert_eq!(events.next(), Some(ModelEvent::Text("a".to_owned())));
         let theirs = cancel.clone();

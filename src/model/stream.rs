@@ -41,6 +41,8 @@ pub(super) struct Omit {
     pub(super) include: bool,
     /// Responses: `reasoning.summary`.
     pub(super) summary: bool,
+    /// Images: their paths are told instead.
+    pub(super) images: bool,
 }
 
 /// The head of a JSON body: members in order, each one replaced by `extra_body`'s of the same name.
@@ -119,7 +121,11 @@ impl HttpModel {
 
     /// Takes the field that a 400 names out of all further requests; returns its name. `None` when it names none, or
     /// one that was left out already: then the error stands.
-    fn give_way(&self, error: &ModelError) -> Option<&'static str> {
+    fn give_way(&self, error: &ModelError, has_images: bool) -> Option<&'static str> {
+        if has_images && refuses_images(error) {
+            let was_taken = std::mem::replace(&mut self.omit().images, true);
+            return (!was_taken).then_some("images");
+        }
         if !matches!(error.status, Some(400 | 422)) || error.kind != ErrorKind::Rejected {
             return None;
         }
@@ -131,6 +137,13 @@ impl HttpModel {
         let useless = field.name.starts_with("max_") && text.contains("too large");
         (!was_taken && !useless).then_some(field.name)
     }
+}
+
+/// Whether a server says that its model takes no images. Some answer 404 or 500 then.
+fn refuses_images(error: &ModelError) -> bool {
+    let text = error.message.to_ascii_lowercase();
+    matches!(error.status, Some(400 | 404 | 415 | 422 | 500))
+        && ["image", "vision", "multimodal", "modalit"].iter().any(|word| text.contains(word))
 }
 
 /// A field that a server may refuse and that we can do without.
@@ -196,6 +209,7 @@ impl Model for HttpModel {
             reconnected: false,
             spent: Duration::ZERO,
             sent: 0,
+            image_bytes: 0,
         })
     }
 
@@ -219,6 +233,8 @@ struct Call<'a> {
     spent: Duration,
     /// Bytes of the body.
     sent: u64,
+    /// How many of them are images.
+    image_bytes: u64,
 }
 
 enum State {
@@ -276,7 +292,7 @@ impl Call<'_> {
             Ok(body) => body,
             Err(error) => return self.fail(unreadable(&error)),
         };
-        self.sent = body.len();
+        (self.sent, self.image_bytes) = (body.len(), body.image_bytes());
         let connections = match self.model.client.connections() {
             Ok(connections) => connections,
             Err(error) => return self.fail(error),
@@ -346,7 +362,7 @@ impl Call<'_> {
             error.message =
                 format!("{} redirects to {target}: use that as the base URL", self.model.client.place());
         }
-        match self.model.give_way(&error) {
+        match self.model.give_way(&error, self.image_bytes > 0) {
             Some(field) => {
                 let message =
                     format!("the server does not take `{field}` ({}); asking without it", error.message);
@@ -410,7 +426,7 @@ impl Call<'_> {
     }
 
     fn usage(&mut self, mut usage: Usage, estimated: bool) {
-        let sent = tokens_of(self.sent);
+        let sent = tokens_of(self.sent - self.image_bytes);
         let read = usage.input + usage.cache_read + usage.cache_creation;
         if estimated {
             usage.input = sent;

@@ -185,7 +185,7 @@ pub(super) fn settings(provider: Provider, url: &str) -> Settings {
 /// All events of one call.
 pub(super) fn run(model: &dyn Model, window: &dyn Conversation) -> Vec<ModelEvent> {
     let cancel = Cancel::new().unwrap();
-    let request = Request { system: "be brief", tools: "[]", window, instruction: None };
+    let request = Request { system: "be brief", tools: "[]", window, instruction: None, images: None };
     model.stream(&request, &cancel).collect()
 }
 

@@ -601,6 +601,11 @@ fn range_in(line: &[u8], value: &RawValue) -> Range<usize> {
     start..start + value.get().len()
 }
 
+/// Whether the body of a JSON string is nothing but white space.
+pub(crate) fn is_blank_body(body: &[u8]) -> bool {
+    json::unescape(body).trim().is_empty()
+}
+
 /// Whether a raw value is no string, or one of nothing but white space.
 fn is_blank(raw: &[u8]) -> bool {
     json::string(raw).is_none_or(|text| text.trim().is_empty())

@@ -2,7 +2,7 @@
 
 mod error;
 mod files;
-mod mend;
+pub(crate) mod mend;
 mod open;
 mod tail;
 
@@ -10,6 +10,7 @@ pub mod active;
 pub mod archive;
 pub mod conversation;
 pub mod events;
+pub mod images;
 pub mod input;
 pub mod listing;
 pub mod lock;

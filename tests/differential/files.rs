@@ -246,10 +246,11 @@ fn sub_result() {
 }
 
 /// The provider, its program, a model.
-const APIS: [(&str, &str, &str); 4] = [
+const APIS: [(&str, &str, &str); 5] = [
     ("claude", "body_anthropic.awk", "claude-sonnet-5-5"),
     ("claude", "body_anthropic.awk", "some-other-model"),
     ("openai", "body_openai.awk", "gpt-6-sol"),
+    ("openai", "body_openai.awk", "deepseek-chat"),
     ("responses", "body_responses.awk", "gpt-6-sol"),
 ];
 
@@ -296,6 +297,8 @@ fn body_same(awks: &[Awk], session: &Path, thinking: &str) -> Result<(), String>
                 v("system_file", &system),
                 v("tools_file", &tools),
                 v("extra_file", &empty),
+                v("images_dir", session.join("images")),
+                format!("-vvision={}", u8::from(word(4) != "false")),
                 kind,
                 disable,
                 "-veffort=low".into(),
@@ -322,6 +325,28 @@ fn body_as_recorded() {
                 .unwrap();
         }
     }
+}
+
+/// Images of every length modulo three, named once, twice, in any order, and some that are not there.
+#[test]
+fn body_with_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = dir.path().join("it's images");
+    let session = images.join("s");
+    std::fs::create_dir_all(session.join("images")).unwrap();
+    for (name, length) in [("1.png", 100_000), ("2.jpg", 1), ("3.gif", 2), ("4.webp", 49_152), ("5.png", 0)] {
+        let bytes: Vec<u8> = (0..length).map(|at: u32| (at * 7 + at / 251) as u8).collect();
+        std::fs::write(session.join("images").join(name), bytes).unwrap();
+    }
+    let lines = [
+        r#"{"role":"user","content":"plain [Image #9] [Image #5] [Image #0] [Image #01]"}"#,
+        r#"{"role":"assistant","content":[{"type":"text","text":"[Image #1]"}]}"#,
+        r#"{"role":"user","content":"[Image #2] and \"[Image #1]\" and\n[Image #2]\n\u2003"}"#,
+        r#"{"role":"user","content":"[Image #4]\n \t"}"#,
+        r#"{ "role": "user", "content": "é[Image #3][Image #1234567890]" }"#,
+    ];
+    std::fs::write(session.join("conversation.jsonl"), lines.join("\n") + "\n").unwrap();
+    body_same(awks(), &session, "adaptive").unwrap();
 }
 
 #[test]

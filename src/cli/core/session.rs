@@ -115,11 +115,13 @@ pub(super) fn body(args: BodyArgs) -> Result<Exit, CoreError> {
     };
     let window = Window::open(&dir, options).map_err(unreadable)?;
     window.notes().iter().for_each(|problem| note(problem));
+    let images = dir.images();
     let request = Request {
         system: &system,
         tools: prompt::TOOLS.trim_end(),
         window: &window,
         instruction: instruction.as_deref().filter(|text| !text.is_empty()),
+        images: Some(&images),
     };
     let body = model::body(settings, &request).map_err(unreadable)?;
     pump("the conversation", body, |piece, out| {

@@ -189,6 +189,7 @@ fn the_body_is_byte_exact() {
         tools: "[{\"name\":\"Read\"}]\n",
         window: &window as &dyn Conversation,
         instruction: Some("sum up"),
+        images: None,
     };
     assert_eq!(
         text(&settings, &request),
@@ -199,7 +200,7 @@ fn the_body_is_byte_exact() {
     settings.extra_body =
         serde_json::from_str(r#"{"temperature":0.5,"max_tokens":9,"messages":[]}"#).unwrap();
     let empty = Lines::new(&[]);
-    let request = Request { system: "", tools: "[]", window: &empty, instruction: Some("x") };
+    let request = Request { system: "", tools: "[]", window: &empty, instruction: Some("x"), images: None };
     assert_eq!(
         text(&settings, &request),
         r#"{"model":"claude-sonnet-5-5","max_tokens":9,"stream":true,"thinking":{"type":"adaptive"},"output_config":{"effort":"high"},"cache_control":{"type":"ephemeral"},"temperature":0.5,"messages":[{"role":"user","content":"x"}]}"#
@@ -233,7 +234,7 @@ fn thinking_is_asked_for_as_the_model_knows_it() {
         settings.model = model.to_owned();
         settings.thinking = thinking;
         let window = Lines::new(&[]);
-        let request = Request { system: "", tools: "", window: &window, instruction: None };
+        let request = Request { system: "", tools: "", window: &window, instruction: None, images: None };
         let expected = format!(
             r#"{{"model":"{model}","max_tokens":16384,"stream":true{fields},"cache_control":{{"type":"ephemeral"}},"messages":[]}}"#
         );

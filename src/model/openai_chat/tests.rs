@@ -227,6 +227,7 @@ fn the_body_is_byte_exact() {
         tools,
         window: &window as &dyn Conversation,
         instruction: Some("sum"),
+        images: None,
     };
     let messages = r#"{"role":"user","content":"hi \"you\"\n"},{"role":"assistant","content":"a\nb\u0007","reasoning_content":"hm\n1\n2","tool_calls":[{"id":"t1","type":"function","function":{"name":"Bash","arguments":"{\"command\":\"echo \\\"x\\\"\"}"}},{"id":"t2","type":"function","function":{"name":"PlanClear","arguments":"{}"}}]},{"role":"tool","tool_call_id":"t1","content":"x\n"},{"role":"tool","tool_call_id":"t2","content":"p\nq"},{"role":"user","content":"also"},{"role":"assistant","content":"done"},{"role":"user","content":"next"}"#;
     let expected = format!(
@@ -238,7 +239,7 @@ fn the_body_is_byte_exact() {
     settings.base_url = "http://localhost:11434/v1".to_owned();
     settings.model = "llama".to_owned();
     settings.send_reasoning = false;
-    let request = Request { system: "", tools: "[]", window: &window, instruction: None };
+    let request = Request { system: "", tools: "[]", window: &window, instruction: None, images: None };
     let bare = messages.replace(r#","reasoning_content":"hm\n1\n2""#, "");
     let expected = format!(
         r#"{{"model":"llama","max_tokens":16384,"stream":true,"stream_options":{{"include_usage":true}},"messages":[{bare}]}}"#
@@ -255,7 +256,7 @@ fn a_long_conversation_is_not_held_in_memory_but_comes_whole() {
     let line = format!(r#"{{"role":"user","content":"{}"}}"#, "y".repeat(1 << 20));
     let window = Lines(vec![line.clone(); 9]);
     let settings = Settings::new(Provider::OpenAi);
-    let request = Request { system: "", tools: "", window: &window, instruction: None };
+    let request = Request { system: "", tools: "", window: &window, instruction: None, images: None };
     let body = body_of(&settings, &request, &Omit::default());
     assert!(body.ends_with(&format!("{}]}}", [line.as_str(); 9].join(","))));
 }

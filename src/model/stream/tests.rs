@@ -240,7 +240,7 @@ fn a_cancel_wakes_a_silent_stream_a_silent_server_and_a_wait() {
         let (theirs, their_cancel) = (Arc::clone(&model), cancel.clone());
         let caller = std::thread::spawn(move || {
             let window = Lines::hello();
-            let request = Request { system: "", tools: "", window: &window, instruction: None };
+            let request = Request { system: "", tools: "", window: &window, instruction: None, images: None };
             theirs.stream(&request, &their_cancel).map(|event| tell.send(event).unwrap()).count()
         });
         for _ in 0..seen_first {
