@@ -151,6 +151,14 @@ try_lock_fd() { # <fd>   fails at once when it is taken
   fi
 }
 
+lock_within() { # <fd> <seconds>   fails when it is taken for that long
+  local end=$((SECONDS + $2))
+  until try_lock_fd "$1"; do
+    ((SECONDS > end)) && return 1
+    sleep 0.05 2>/dev/null || sleep 1
+  done
+}
+
 state_lock() { # <session dir>
   exec 8>>"$1/state.lock" && lock_fd 8
 }

@@ -171,11 +171,27 @@ find_any() {
 
 # ---- send, wait
 
+# How long a running agent may take to take a message in.
+PATIENCE=10
+
 send_words() { # <fifo> <field>…
   local fifo=$1
   shift
   escape_fields "$@" | run_awk resp_encode.awk >"$RUN/frame"
-  send_frames "$fifo" "$RUN/frame" || die 3 "no agent runs session $SESSION: start one with \`agent.sh --stay --session $SESSION\`"
+  send_file "$fifo" "$RUN/frame"
+}
+
+# A caller who waits for what comes of it does not wait for this any longer than he said.
+send_file() { # <fifo> <file>
+  local seconds=$PATIENCE
+  [[ -n $COMMAND_TIMEOUT ]] && ((COMMAND_TIMEOUT < PATIENCE)) && seconds=$COMMAND_TIMEOUT
+  send_within "$1" "$2" "$seconds"
+  case $? in
+  0) return 0 ;;
+  1) die 3 "no agent runs session $SESSION: start one with \`agent.sh --stay --session $SESSION\`" ;;
+  esac
+  ((seconds < PATIENCE)) && die 124 "gave up after $seconds s"
+  die 1 "$1: the agent does not read (stopped?); gave up after $seconds s"
 }
 
 escape_fields() { # <field>…
@@ -189,7 +205,7 @@ escape_fields() { # <field>…
 
 send_line() { # <line>   one write
   printf '%s\n' "$1" >"$RUN/line"
-  send_frames "$S/input.fifo" "$RUN/line" || die 3 "no agent runs session $SESSION: start one with \`agent.sh --stay --session $SESSION\`"
+  send_file "$S/input.fifo" "$RUN/line"
 }
 
 command_send() {

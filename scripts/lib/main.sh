@@ -243,7 +243,7 @@ next_work() {
 }
 
 take_input() { # <record>
-  local kind id content file
+  local kind id content file known
   kind=${1%%$'\t'*}
   content=${1#*$'\t'}
   unescape_line id "${content%%$'\t'*}"
@@ -257,6 +257,8 @@ take_input() { # <record>
     ;;
   file)
     unescape_line file "$content"
+    # Its sender may have stored it for an owner that is dead by now.
+    [[ ! -e $S/input.d/$file && -e $S/input.d/$file.unread ]] && file=$file.unread
     if ! read_file content "$S/input.d/$file" 2>/dev/null || [[ ! -f $S/input.d/$file || -L $S/input.d/$file ]]; then
       event_error "cannot read $S/input.d/$file: No such file or directory"
       return
@@ -266,24 +268,26 @@ take_input() { # <record>
   esac
   [[ $content == *[![:space:]]* ]] || return 0
   if [[ -n $id ]]; then
-    is_known_input "$id" && return
+    json_string known "$id"
+    is_known_input "$known" && return
   fi
   run_turn user "$content" "$id"
   after_turn
 }
 
 # input.ids: an id among the last 1,000 is not run again.
-is_known_input() { # <id>
-  local id lines
-  json_string id "$1"
-  tail -n 1000 -- "$S/input.ids" | LC_ALL=C grep -q -x -F -e "$id" && return 0
+is_known_input() { # <id, as in a JSON string>
+  tail -n 1000 -- "$S/input.ids" | LC_ALL=C grep -q -x -F -e "$1"
+}
+
+remember_input() { # <id, as in a JSON string>
+  local id=$1 lines
   lines=$(($(wc -l <"$S/input.ids")))
   if ((lines >= 1000)); then
     { tail -n 999 -- "$S/input.ids" && printf '%s\n' "$id"; } >"$S/input.ids.new" && mv -f -- "$S/input.ids.new" "$S/input.ids"
   else
     printf '%s\n' "$id" >>"$S/input.ids"
   fi
-  return 1
 }
 
 end_session() { # <record>
@@ -307,7 +311,7 @@ finish() { # <exit code>
   if [[ -n $RUN ]]; then
     stop_group "$MODEL_PID"
     if ((OWNED)); then
-      [[ -n $INPUT_PID ]] && finish_session
+      [[ -n $INPUT_PID ]] && finish_session "$code"
       end_editor
       [[ $FORMAT == json && -n $INPUT_PID ]] && show_json "$code"
       ((STDOUT_CLOSED && code == 0)) && code=141
@@ -324,9 +328,9 @@ finish() { # <exit code>
 }
 
 # A turn that a signal cut short still has its stop event; children and readers end.
-finish_session() {
+finish_session() { # <exit code>
   if ((IN_TURN)); then
-    end_turn interrupted 130
+    end_turn interrupted "$1"
     finish_turn
   fi
   end_children

@@ -63,7 +63,7 @@ take_notice() {
     return
     ;;
   esac
-  [[ -n ${FIELDS[1]} ]] || bad="no id"
+  [[ -n ${FIELDS[1]:-} || -n $bad ]] || bad="no id"
   if [[ -n $bad ]]; then
     report_problem "notify.fifo: $name with $bad"
     return

@@ -151,6 +151,7 @@ open_session() {
   make_files
   open_meta
   close_calls
+  recover_input
   recover_notices
   FRESH=1
   [[ -s $S/events.jsonl ]] && FRESH=0
@@ -354,6 +355,32 @@ close_calls() {
   else
     note "the last run ended while $TAIL_CALLS tool calls ran: their outcome is unknown"
   fi
+}
+
+# An input whose user line a dead owner wrote, but not its id any more, has its id remembered: a second delivery is not
+# run again. Inputs that it never read are not run behind the user's back, but kept under a name that says so.
+recover_input() {
+  local note size file text
+  local pattern='^[{]"conversation":([0-9]+),"id":"(.*)"[}]$'
+  if [[ -e $S/input.journal ]]; then
+    IFS= read -r note <"$S/input.journal"
+    size=$(wc -c <"$S/conversation.jsonl")
+    if [[ $note =~ $pattern ]] && ((size > BASH_REMATCH[1])) && ! is_known_input "${BASH_REMATCH[2]}"; then
+      remember_input "${BASH_REMATCH[2]}"
+    fi
+    rm -f -- "$S/input.journal"
+  fi
+  for file in "$S/input.d"/*; do
+    [[ -f $file && ! -L $file && $file != *.unread ]] || continue
+    read_file text "$file"
+    json_string text "$text"
+    if [[ $file == *.tmp || $file == *.new || $text == "$TAIL_USER" ]]; then
+      rm -f -- "$file"
+    else
+      mv -f -- "$file" "$file.unread"
+      note "an input that the last agent never read was not run; it is kept in $file.unread"
+    fi
+  done
 }
 
 # Frames that a dead owner was draining go back in front, unless their line was written already.

@@ -93,16 +93,25 @@ run_task() { # <id> <command> <seconds>
   } | R_ID=$1 R_NAME=Bash R_HEAD='' R_NOTES=$R_NOTES R_SUMMARY='' R_TODO='' R_MASK=$SECRET_LINES \
     run_awk result.awk -v dir="$RUN_V" -v max="$MAX_RESULT" -v task=1 -v code="$CMD_CODE" "${R_OPTIONS[@]}" >"$frame"
   rm -f -- "$RUN/$1" "$RUN/$1".*[!e]
-  deliver "$frame"
+  deliver "$frame" "$S"
 }
 
-deliver() { # <frame file>
+deliver() { # <frame file> <session directory whose event log tells of a wait>
   kill -0 "$$" 2>/dev/null || exit 0
-  send_frames "$S/notify.fifo" "$1"
+  send_frames "$S/notify.fifo" "$1" say_that_it_waits "$2"
   rm -f -- "$1"
   # The main loop may have a place for one that waits.
   printf 'child\n' >>"$RUN/queue" && printf '\n' >"$RUN/bell" &
   wait
+}
+
+say_that_it_waits() { # <session directory>
+  local path ts
+  json_string path "$S/notify.fifo"
+  timestamp ts
+  state_lock "$1"
+  printf '{"type":"error","message":"%s is busy: the result waits until it can be written","ts":"%s"}\n' "$path" "$ts" >>"$1/events.jsonl"
+  state_unlock
 }
 
 # ---- Sub-agents
@@ -197,7 +206,7 @@ run_child() { # <id>
   fi
   run_awk sub_result.awk -v dir="$(printf '%s' "${PROJECT_DIR//\\/\\\\}/$1")" -v code="$code" >"$frame"
   rm -f -- "$RUN/$1.prompt" "$RUN/$1.description" "$RUN/$1.fork" "$RUN/$1.pid"
-  deliver "$frame"
+  deliver "$frame" "$PROJECT_DIR/$1"
 }
 
 end_process() { # <pid> <grace in seconds>

@@ -19,9 +19,16 @@ begin_turn() {
   : >"$RUN/turn.text"
   if [[ $1 == user ]]; then
     json_string escaped "$2"
-    append_line "{\"role\":\"user\",\"content\":\"$escaped\"}"
     id=
-    [[ -n $3 ]] && json_string id "$3" && id=",\"id\":\"$id\""
+    [[ -n $3 ]] && json_string id "$3"
+    # Line and id belong together: what a crash leaves half done is finished at the next start.
+    [[ -z $id ]] || begin_input "$id"
+    append_line "{\"role\":\"user\",\"content\":\"$escaped\"}"
+    if [[ -n $id ]]; then
+      remember_input "$id"
+      rm -f -- "$S/input.journal"
+      id=",\"id\":\"$id\""
+    fi
     event "{\"type\":\"user_input\",\"content\":\"$escaped\"$id"
     ID_FIELD=$id
   else
@@ -31,6 +38,12 @@ begin_turn() {
   printf '%s\n' "$$" >"$S/agent_running.flag"
   printf '1\n' >"$RUN/busy_turn"
   show_title 1
+}
+
+begin_input() { # <id, as in a JSON string>
+  local size
+  size=$(wc -c <"$S/conversation.jsonl")
+  printf '{"conversation":%d,"id":"%s"}\n' "$size" "$1" >"$S/input.journal" || storage_error write "$S/input.journal" ''
 }
 
 append_line() { # <line of conversation.jsonl>
@@ -103,6 +116,7 @@ append_file() { # <file with one line>
 
 end_turn() { # <reason> <exit code>
   TURN_REASON=$1 TURN_EXIT=$2
+  [[ $1 == interrupted ]] && ((ENDING)) && TURN_EXIT=$ENDING
   [[ $1 == interrupted || $1 == error ]] && : >"$RUN/turn.text"
   [[ $1 == interrupted ]] && end_turn_children
   return 0
@@ -121,6 +135,8 @@ tell_cut_off() {
 finish_turn() {
   local reason
   json_string reason "$TURN_REASON"
+  # Who waits for the input of this id exits as a one-shot run of the turn would.
+  [[ -n $ID_FIELD ]] && ((TURN_EXIT)) && ID_FIELD="$ID_FIELD,\"exit\":$TURN_EXIT"
   event "{\"type\":\"stop\",\"reason\":\"$reason\"$ID_FIELD"
   rm -f -- "$S/agent_running.flag"
   : >"$RUN/busy_turn"

@@ -3,11 +3,41 @@
 #   wire.sh encode < lines      lines of TAB-separated, escaped fields -> frames
 #   wire.sh decode < frames     frames -> such lines
 
-# Writes a file of frames whole into a FIFO, with the lock that every writer of ours takes.
-send_frames() { # <fifo> <file>
+# Writes a file of frames whole into a FIFO, with the lock that every writer of ours takes. When the lock is not to be
+# had for 5 s the function named is called, and it waits on.
+send_frames() { # <fifo> <file> [function [argument…]]
+  local fifo=$1 file=$2
+  shift 2
+  [[ -p $fifo ]] || return 1
+  (
+    exec 5<>"$fifo" || exit 1
+    if ! lock_within 5 5; then
+      if (($#)); then "$@"; fi
+      lock_fd 5
+    fi
+    cat -- "$file" >&5
+  )
+}
+
+# The same for who must not wait for ever. 1 = no FIFO, 2 = the reader did not take it in time.
+send_within() { # <fifo> <file> <seconds>
   [[ -p $1 ]] || return 1
   (
-    exec 5<>"$1" && lock_fd 5 && cat -- "$2" >&5
+    local pid='' rest=''
+    exec 5<>"$1" || exit 1
+    lock_within 5 "$3" || exit 2
+    # Its first line is the writer's pid, its end the writer's.
+    exec 6< <(
+      cat -- "$2" >&5 6<&- &
+      echo "$!"
+      exec 5>&-
+      wait
+    )
+    IFS= read -r pid <&6
+    IFS= read -r -t "$3" rest <&6
+    (($? <= 128)) && exit 0
+    kill "$pid" 2>/dev/null
+    exit 2
   )
 }
 
@@ -17,7 +47,7 @@ send_message() { # <fifo> <field>…   a short message
   for field; do frame=$frame"\$${#field}"$'\r\n'$field$'\r\n'; done
   [[ -p $fifo ]] || return 1
   (
-    exec 5<>"$fifo" && lock_fd 5 && F=$frame LC_ALL=C "${AWK[@]}" 'BEGIN { printf "%s", ENVIRON["F"] }' >&5
+    exec 5<>"$fifo" && lock_within 5 5 && F=$frame LC_ALL=C "${AWK[@]}" 'BEGIN { printf "%s", ENVIRON["F"] }' >&5
   )
 }
 

@@ -18,7 +18,9 @@ use super::sub_result;
 use crate::runtime::cancel::Cancel;
 use crate::runtime::fifo;
 use crate::runtime::inbox::Event as Happening;
+use crate::session::events::{self, Event};
 use crate::session::paths::SessionDir;
+use crate::session::time::Timestamp;
 use crate::session::{StorageError, active};
 use crate::tools;
 use crate::wire::message::{Channel, Message};
@@ -26,7 +28,7 @@ use crate::wire::message::{Channel, Message};
 /// How long a child gets between TERM and KILL.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a result waits for the FIFO's lock before its writer says so and tries again.
+/// How long a result waits for the FIFO, or its lock, before its writer says so and tries on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How children are started: the same for all of them.
@@ -128,8 +130,7 @@ impl Children {
     pub fn start(&mut self, turn: u64, child: SubAgent) -> Result<u32, StorageError> {
         let id = child.dir.name();
         let (spawned, is_spawned) = std::sync::mpsc::sync_channel(1);
-        let (launch, fifo, events, sender) =
-            (self.launch.clone(), self.notify_fifo.clone(), self.events.clone(), self.sender.clone());
+        let (launch, fifo, sender) = (self.launch.clone(), self.notify_fifo.clone(), self.sender.clone());
         // The thread that starts a child must live as long as the child: a parent-death signal is bound to it.
         let run = move || {
             let status = match spawn(&launch, &child) {
@@ -146,7 +147,7 @@ impl Children {
             let ok = status.as_ref().is_ok_and(ExitStatus::success);
             let code = status.map_or_else(|error| error.to_string(), |status| exit_code(status).to_string());
             let result = sub_result::of(&child.dir, ok, &code);
-            deliver(&fifo, &events, &Message::AgentResult(result), &sender);
+            deliver(&fifo, &child.dir, &Message::AgentResult(result), &sender);
             let _ = sender.send(Happening::ChildEnded { id: child.dir.name() });
         };
         std::thread::Builder::new()
@@ -233,8 +234,8 @@ impl Children {
         let over: VecDeque<(u64, SubAgent)> = over;
         for (_, child) in over {
             let result = sub_result::failed(&child.dir.name(), "interrupted before it started");
-            let (fifo, events, sender) = (self.notify_fifo.clone(), self.events.clone(), self.sender.clone());
-            std::thread::spawn(move || deliver(&fifo, &events, &Message::AgentResult(result), &sender));
+            let (fifo, sender) = (self.notify_fifo.clone(), self.sender.clone());
+            std::thread::spawn(move || deliver(&fifo, &child.dir, &Message::AgentResult(result), &sender));
         }
     }
 }
@@ -300,20 +301,25 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Writes a result to notify.fifo. A reader that is not there any more means that the agent is leaving.
-fn deliver(fifo: &Path, _events: &SessionDir, message: &Message, sender: &SyncSender<Happening>) {
+/// Writes a result to notify.fifo, however long that takes; a wait is said once, in `log`: the child's own events, or
+/// for a task its parent's. A reader that is not there any more means that the agent is leaving.
+fn deliver(fifo: &Path, log: &SessionDir, message: &Message, sender: &SyncSender<Happening>) {
     let mut frame = Vec::new();
     message.encode(Channel::Notify, &mut frame);
-    loop {
-        match fifo::send(fifo, &frame, PATIENCE) {
-            Ok(()) | Err(fifo::SendError::NobodyThere(_)) => return,
-            Err(fifo::SendError::Full(..)) => {
-                let _ = sender.send(Happening::Warning("a result waits: notify.fifo is busy".to_owned()));
-            }
-            Err(error @ fifo::SendError::Io { .. }) => {
-                let _ = sender.send(Happening::Warning(format!("a result could not be delivered: {error}")));
-                return;
-            }
+    let mut said = false;
+    let waits_on = || {
+        if !std::mem::replace(&mut said, true) {
+            let message = format!("{} is busy: the result waits until it can be written", fifo.display());
+            let line = Event::Error { message: &message }.line(Timestamp::now());
+            // A log that cannot be written must not keep the result back.
+            let _ = events::append_shared(log, &line);
+        }
+        true
+    };
+    match fifo::send_patiently(fifo, &frame, PATIENCE, waits_on) {
+        Ok(()) | Err(fifo::SendError::NobodyThere(_)) => {}
+        Err(error) => {
+            let _ = sender.send(Happening::Warning(format!("a result could not be delivered: {error}")));
         }
     }
 }

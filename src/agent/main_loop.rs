@@ -233,6 +233,8 @@ impl Agent {
                 Work::Notify if self.has_results() => Start::Notify,
                 Work::Notify => continue,
                 Work::Sync(id) => {
+                    // Done is also: on the disk.
+                    self.syncer.wait();
                     self.recorder.event(&Event::Sync { id: &id })?;
                     continue;
                 }

@@ -45,9 +45,9 @@ impl Agent {
         // The first cancellation exists before anything of the turn is written: an interrupt is never lost.
         self.arm()?;
         if let Start::User { content, id, file } = &start {
-            self.session.conversation.append_user(content)?;
-            if let Some(id) = id {
-                self.input_ids.insert(id)?;
+            match id {
+                Some(id) => self.take_once(content, id)?,
+                None => self.session.conversation.append_user(content)?,
             }
             if let Some(Err(error)) = file.as_deref().map(|file| input::forget(&self.session.dir, file)) {
                 self.recorder.display().notice(&error.to_string());
@@ -59,6 +59,15 @@ impl Agent {
         self.totals.turns += 1;
         self.recorder.display().figures(true, &stats);
         Ok(())
+    }
+
+    /// The user line and its id belong together: what a crash leaves half done is finished at the next start.
+    fn take_once(&mut self, content: &str, id: &str) -> Result<(), StorageError> {
+        let dir = &self.session.dir;
+        input::begin(dir, id, self.session.conversation.len())?;
+        self.session.conversation.append_user(content)?;
+        self.input_ids.insert(id)?;
+        input::done(dir)
     }
 
     /// From now on an interrupt ends what runs.
@@ -139,9 +148,12 @@ impl Agent {
         worked: Result<TurnEnd, StorageError>,
         id: Option<&str>,
     ) -> Result<TurnEnd, StorageError> {
+        // Who hears that the turn has ended may rely on its input being on the disk.
+        self.syncer.wait();
         let reason = worked.as_ref().map_or("error", |end| end.reason.as_str()).to_owned();
+        let exit = worked.as_ref().map_or(Exit::Storage, |end| end.exit).code();
         let stop = Message::Stop { reason: reason.clone() };
-        let written = self.recorder.show(&Event::Stop { reason: &reason, id }, &stop);
+        let written = self.recorder.show(&Event::Stop { reason: &reason, id, exit }, &stop);
         let lowered = self.session.lower_flag();
         self.disarm();
         self.sync();

@@ -130,9 +130,20 @@ fn timeout_until(deadline: Option<Instant>) -> PollTimeout {
     PollTimeout::from(u16::try_from(left.as_millis()).unwrap_or(u16::MAX))
 }
 
-/// Sends `bytes` into the FIFO at `path` under its `flock`, so that nothing lands inside. Gives up after `patience`.
+/// Sends `bytes` into the FIFO at `path` under its `flock`, so that nothing lands inside. Gives up when nothing moves
+/// for `patience`.
 pub fn send(path: &Path, bytes: &[u8], patience: Duration) -> Result<(), SendError> {
-    let end = Instant::now() + patience;
+    send_patiently(path, bytes, patience, || false)
+}
+
+/// `send`, but whenever nothing has moved for `patience` it asks `goes_on` whether to wait on: a message that has gone
+/// in by half must not be begun again.
+pub fn send_patiently(
+    path: &Path,
+    bytes: &[u8],
+    patience: Duration,
+    mut goes_on: impl FnMut() -> bool,
+) -> Result<(), SendError> {
     let wrap = |error: io::Error| SendError::Io { path: path.to_owned(), error };
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
     let file = match OpenOptions::new().write(true).custom_flags(flags).open(path) {
@@ -145,17 +156,27 @@ pub fn send(path: &Path, bytes: &[u8], patience: Duration) -> Result<(), SendErr
     if !file.metadata().map_err(wrap)?.file_type().is_fifo() {
         return Err(wrap(io::Error::other("it is no FIFO")));
     }
+    let mut end = Instant::now() + patience;
+    let mut is_over = |end: &mut Instant| {
+        if Instant::now() < *end {
+            return false;
+        }
+        *end = Instant::now() + patience;
+        !goes_on()
+    };
     let full = || SendError::Full(path.to_owned(), patience.as_secs());
-    let lock = lock_until(file, end).map_err(|error| error.map_or_else(full, wrap))?;
+    let lock = lock_unless(file, || is_over(&mut end)).map_err(|error| error.map_or_else(full, wrap))?;
+    end = Instant::now() + patience;
     let mut rest = bytes;
     while !rest.is_empty() {
         match nix::unistd::write(&*lock, rest) {
-            Ok(n) => rest = &rest[n..],
+            Ok(n) => {
+                rest = &rest[n..];
+                end = Instant::now() + patience;
+            }
             Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) if is_over(&mut end) => return Err(full()),
             Err(Errno::EAGAIN) => {
-                if Instant::now() >= end {
-                    return Err(full());
-                }
                 let mut fds = [PollFd::new(lock.as_fd(), PollFlags::POLLOUT)];
                 let _ = poll(&mut fds, timeout_until(Some(end)));
             }
@@ -166,15 +187,15 @@ pub fn send(path: &Path, bytes: &[u8], patience: Duration) -> Result<(), SendErr
     Ok(())
 }
 
-/// `None` in the error: the time is over.
-fn lock_until(mut file: File, end: Instant) -> Result<Flock<File>, Option<io::Error>> {
+/// `None` in the error: `is_over` said so.
+fn lock_unless(mut file: File, mut is_over: impl FnMut() -> bool) -> Result<Flock<File>, Option<io::Error>> {
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(lock),
             Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => file = back,
             Err((_, errno)) => return Err(Some(errno.into())),
         }
-        if Instant::now() >= end {
+        if is_over() {
             return Err(None);
         }
         // flock has no form with a time limit; another writer holds it for one message only.
@@ -250,5 +271,35 @@ mod tests {
         let _fifo = Fifo::open(&path).unwrap();
         let result = send(&path, &vec![b'x'; 1 << 20], Duration::from_millis(50));
         assert!(matches!(result, Err(SendError::Full(..))));
+    }
+
+    #[test]
+    fn a_writer_that_goes_on_says_that_it_waits_and_its_message_arrives_whole_and_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("in");
+        let fifo = Fifo::open(&path).unwrap();
+        let held = File::open(&path).map(|file| Flock::lock(file, FlockArg::LockExclusive));
+        let mut held = Some(held.unwrap().unwrap());
+        let message: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+        let got = std::thread::scope(|scope| {
+            let (waited, waits) = std::sync::mpsc::channel();
+            let (path, message) = (&path, &message);
+            scope.spawn(move || {
+                send_patiently(path, message, Duration::from_millis(30), || waited.send(()).is_ok()).unwrap();
+            });
+            // First it waits for the lock, then for a reader of a full pipe.
+            for _ in 0..2 {
+                waits.recv().unwrap();
+                drop(held.take());
+            }
+            let (mut got, mut buffer) = (Vec::new(), vec![0; 65536]);
+            while got.len() < message.len() {
+                fifo.wait(None).unwrap();
+                let n = fifo.read(&mut buffer).unwrap();
+                got.extend_from_slice(&buffer[..n]);
+            }
+            got
+        });
+        assert!(got == message && !fifo.has_bytes());
     }
 }

@@ -84,6 +84,9 @@ impl Reader {
             Message::AsyncTaskResult { task_id, .. } => task_id.clone(),
             _ => String::new(),
         };
+        if id.is_empty() {
+            return self.problem("notify.fifo: a result with no id");
+        }
         if self.is_answered(&id) {
             return self.problem(&format!("notify.fifo: a second result for {id}, dropped"));
         }

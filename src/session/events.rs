@@ -50,8 +50,8 @@ pub enum Event<'a> {
     Usage { usage: Usage, kind: UsageKind<'a>, model: Option<&'a str>, estimated: bool },
     /// A response was given up and asked for again.
     Retry,
-    /// The turn ended.
-    Stop { reason: &'a str, id: Option<&'a str> },
+    /// The turn ended. `exit`: what a one-shot run of it exits with, for who waits for the input of this `id`.
+    Stop { reason: &'a str, id: Option<&'a str>, exit: u8 },
     /// Something failed.
     Error { message: &'a str },
     /// The window changed; `kind` is `compact`.
@@ -104,7 +104,10 @@ impl Event<'_> {
                 .text("content", content),
             Self::Usage { usage, kind, model, estimated } => line.usage(usage, kind).model(model, estimated),
             Self::Retry => line.kind("retry"),
-            Self::Stop { reason, id } => line.kind("stop").text("reason", reason).maybe("id", id),
+            Self::Stop { reason, id, exit } => {
+                let line = line.kind("stop").text("reason", reason).maybe("id", id);
+                if id.is_some() && exit != 0 { line.number("exit", exit) } else { line }
+            }
             Self::Error { message } => line.kind("error").text("message", message),
             Self::ContextUpdate { kind, trigger } => {
                 line.kind("context_update").text("kind", kind).text("trigger", trigger)
@@ -384,7 +387,9 @@ mod tests {
                 format!(r#""type":"usage",{figures},"kind":"sub_agent","sub_session_id":"sub_1""#),
             ),
             (Event::Retry, r#""type":"retry""#.into()),
-            (Event::Stop { reason: "end_turn", id: Some("7") }, r#""type":"stop","reason":"end_turn","id":"7""#.into()),
+            (Event::Stop { reason: "end_turn", id: Some("7"), exit: 0 }, r#""type":"stop","reason":"end_turn","id":"7""#.into()),
+            (Event::Stop { reason: "error", id: Some("7"), exit: 5 }, r#""type":"stop","reason":"error","id":"7","exit":5"#.into()),
+            (Event::Stop { reason: "error", id: None, exit: 5 }, r#""type":"stop","reason":"error""#.into()),
             (Event::Error { message: "no" }, r#""type":"error","message":"no""#.into()),
             (
                 Event::ContextUpdate { kind: "compact", trigger: "auto" },

@@ -1,10 +1,14 @@
 //! input.ids and input.d: inputs that were run, and inputs too long for one write (CONTRACT §3).
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
+use super::conversation::user_line;
 use super::error::{SessionError, StorageError};
-use super::files::{Durability, ensure_dir, into_storage, open_append_again, remove, replace};
+use super::files::{Durability, ensure_dir, into_storage, open_append_again, open_private, remove, replace};
 use super::paths::{SessionDir, valid_name};
 use crate::wire::json;
 
@@ -70,6 +74,85 @@ fn stored(id: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
+/// An input with an id is about to be written as a user line at `offset` of conversation.jsonl.
+pub fn begin(dir: &SessionDir, id: &str, offset: u64) -> Result<(), StorageError> {
+    let path = dir.input_journal();
+    let note = format!("{{\"conversation\":{offset},\"id\":\"{}\"}}\n", stored(id));
+    let mut options = OpenOptions::new();
+    let opened = open_private(&path, options.write(true)).map_err(into_storage)?;
+    let written = opened.set_len(0).and_then(|()| (&opened).write_all(note.as_bytes()));
+    written.map_err(StorageError::at("write", &path))
+}
+
+/// User line and id are both written.
+pub fn done(dir: &SessionDir) -> Result<(), StorageError> {
+    remove(&dir.input_journal()).map(drop)
+}
+
+/// At opening, when the conversation's tail is mended: an input whose user line a dead owner wrote, but not its id any
+/// more, gets its id remembered, so that a second delivery is not run again.
+pub(super) fn recover(dir: &SessionDir) -> Result<(), StorageError> {
+    let Some(note) = super::files::read_small(&dir.input_journal())? else { return Ok(()) };
+    let offset = json::member(&note, "conversation")
+        .and_then(|raw| std::str::from_utf8(raw).ok())
+        .and_then(|raw| raw.parse::<u64>().ok());
+    let path = dir.conversation();
+    let length = std::fs::metadata(&path).map_err(StorageError::at("look at", &path))?.len();
+    // A note that is only half there was followed by nothing.
+    if let (Some(offset), Some(id)) = (offset, json::member(&note, "id").and_then(json::string))
+        && length > offset
+    {
+        let mut ids = InputIds::load(dir)?;
+        if !ids.contains(&id) {
+            ids.insert(&id)?;
+        }
+    }
+    done(dir)
+}
+
+/// What the name of an input gets that its agent never read.
+const UNREAD: &str = ".unread";
+
+/// At opening: inputs that a dead owner never read are not run behind the user's back, but kept beside, under a name
+/// that says so; `last_user_line` is the one that was written already. Returns what to tell the user.
+pub(super) fn set_aside(
+    dir: &SessionDir,
+    last_user_line: Option<&[u8]>,
+) -> Result<Vec<String>, StorageError> {
+    let mut notes = Vec::new();
+    let parent = dir.input_dir();
+    let entries = match std::fs::read_dir(&parent) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(notes),
+        Err(error) => return Err(StorageError::at("read", &parent)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(StorageError::at("read", &parent))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(UNREAD) || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let is_written = |line: &[u8]| read(dir, &name).is_ok_and(|text| line == user_line(&text));
+        // A sender's unfinished file, or one whose user line is there.
+        if name.ends_with(".tmp") || name.ends_with(".new") || last_user_line.is_some_and(is_written) {
+            remove(&entry.path())?;
+            continue;
+        }
+        let kept = parent.join(format!("{name}{UNREAD}"));
+        std::fs::rename(entry.path(), &kept).map_err(StorageError::at("rename", &entry.path()))?;
+        let shown = super::error::shown(&kept);
+        notes.push(format!("an input that the last agent never read was not run; it is kept in {shown}"));
+    }
+    Ok(notes)
+}
+
+/// Where the input lies; its sender may have stored it for an owner that is dead by now.
+fn place(dir: &SessionDir, id: &str) -> PathBuf {
+    let path = dir.input_dir().join(id);
+    let unread = dir.input_dir().join(format!("{id}{UNREAD}"));
+    if !path.exists() && unread.exists() { unread } else { path }
+}
+
 /// Stores an input that is too long for one write as `input.d/<id>`, whole or not at all.
 pub fn store(dir: &SessionDir, id: &str, text: &[u8]) -> Result<(), SessionError> {
     valid_name(id)?;
@@ -80,11 +163,8 @@ pub fn store(dir: &SessionDir, id: &str, text: &[u8]) -> Result<(), SessionError
 
 /// Reads the input `input.d/<id>`, at most 64 MiB of it. `forget` it when its user line is written.
 pub fn read(dir: &SessionDir, id: &str) -> Result<String, SessionError> {
-    use std::fs::OpenOptions;
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
     valid_name(id)?;
-    let path = dir.input_dir().join(id);
+    let path = place(dir, id);
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(&path);
     let mut content = Vec::new();
     file.and_then(|file| file.take(INPUT_MAX).read_to_end(&mut content))
@@ -95,7 +175,7 @@ pub fn read(dir: &SessionDir, id: &str) -> Result<String, SessionError> {
 /// Removes the input `input.d/<id>`.
 pub fn forget(dir: &SessionDir, id: &str) -> Result<(), SessionError> {
     valid_name(id)?;
-    remove(&dir.input_dir().join(id)).map(drop).map_err(SessionError::from)
+    remove(&place(dir, id)).map(drop).map_err(SessionError::from)
 }
 
 /// `store` for callers that know the id to be a good name.
@@ -139,6 +219,40 @@ mod tests {
         assert_eq!(std::fs::read_to_string(dir.input_ids()).unwrap(), "a\\nb\nc\nd\n");
         let ids = InputIds::load(&dir).unwrap();
         assert!(ids.contains("a\nb") && !ids.contains("a") && !ids.contains("b"));
+    }
+
+    #[test]
+    fn an_id_is_remembered_exactly_when_its_user_line_was_written() {
+        let (_temp, dir) = session();
+        std::fs::write(dir.conversation(), "before\n").unwrap();
+        begin(&dir, "a \"1\"", 7).unwrap();
+        recover(&dir).unwrap();
+        assert!(!InputIds::load(&dir).unwrap().contains("a \"1\"") && !dir.input_journal().exists());
+        begin(&dir, "a \"1\"", 7).unwrap();
+        std::fs::write(dir.conversation(), "before\nuser line\n").unwrap();
+        for _ in 0..2 {
+            recover(&dir).unwrap();
+            assert_eq!(std::fs::read_to_string(dir.input_ids()).unwrap(), "a \\\"1\\\"\n");
+            begin(&dir, "a \"1\"", 7).unwrap();
+        }
+        // A note that was only half written came before the line.
+        std::fs::write(dir.input_journal(), "{\"conversation\":0,\"id\":\"b").unwrap();
+        recover(&dir).unwrap();
+        assert!(!InputIds::load(&dir).unwrap().contains("b") && !dir.input_journal().exists());
+    }
+
+    #[test]
+    fn what_was_never_read_is_kept_beside_and_still_found() {
+        let (_temp, dir) = session();
+        let (written, unread) = (store_new(&dir, b"written").unwrap(), store_new(&dir, b"unread").unwrap());
+        std::fs::write(dir.input_dir().join("half.tmp"), "h").unwrap();
+        let notes = set_aside(&dir, Some(&user_line("written"))).unwrap();
+        assert!(notes.len() == 1 && notes[0].contains(&format!("{unread}.unread")), "{notes:?}");
+        assert!(set_aside(&dir, None).unwrap().is_empty() && read(&dir, &written).is_err());
+        // Its sender was between storing it and saying so.
+        assert_eq!(read(&dir, &unread).unwrap(), "unread");
+        forget(&dir, &unread).unwrap();
+        assert_eq!(std::fs::read_dir(dir.input_dir()).unwrap().count(), 0);
     }
 
     #[test]

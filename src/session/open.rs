@@ -14,7 +14,7 @@ use super::mend::LOST_RESULT;
 use super::meta::Meta;
 use super::paths::{Base, SessionDir, valid_name};
 use super::stats::Stats;
-use super::{active, archive, files, listing, notify, tail, time};
+use super::{active, archive, files, input, listing, notify, tail, time};
 
 /// Which session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ impl Session {
         let meta = open_meta(&dir, options.cwd, &mut notes)?;
         let mut conversation = Conversation::open(&dir)?;
         notes.extend(close_calls(&dir, &mut conversation)?);
+        input::recover(&dir)?;
+        notes.extend(recover_inputs(&dir)?);
         notes.extend(recover_results(&dir)?);
         let stats = open_stats(&dir, &mut notes)?;
         let fresh = events::is_empty(&dir.events());
@@ -92,8 +94,8 @@ impl Session {
     pub fn sync_handles(&mut self, events: &EventLog) -> Result<Vec<fs::File>, StorageError> {
         let mut handles = vec![self.conversation.sync_handle()?, events.sync_handle()?];
         if self.unsynced_dirs {
-            // Session, project, all projects, base.
-            for dir in self.dir.path().ancestors().take(4) {
+            // Session, project, all projects, base, and where that lies.
+            for dir in self.dir.path().ancestors().take(5) {
                 handles.push(fs::File::open(dir).map_err(StorageError::at("sync", dir))?);
             }
             self.unsynced_dirs = false;
@@ -254,6 +256,15 @@ fn sweep_temporaries(dir: &SessionDir) -> Result<(), StorageError> {
         }
     }
     Ok(())
+}
+
+/// Inputs that a dead owner never read.
+fn recover_inputs(dir: &SessionDir) -> Result<Vec<String>, SessionError> {
+    if !fs::exists(dir.input_dir()).unwrap_or(true) {
+        return Ok(Vec::new());
+    }
+    let last = tail::last_user_line(dir)?;
+    Ok(input::set_aside(dir, last.as_deref())?)
 }
 
 /// Results that a dead owner had not delivered go back into notify.buf; then nothing is open any more.

@@ -250,6 +250,11 @@ impl SessionDir {
         self.0.join("agent_running.flag")
     }
 
+    /// The note of an input with an id whose user line is being written (ours).
+    pub fn input_journal(&self) -> PathBuf {
+        self.0.join("input.journal")
+    }
+
     /// The note of a compaction that is under way (ours): what to undo when it was not finished.
     pub fn compact_journal(&self) -> PathBuf {
         self.0.join("compact.journal")

@@ -176,7 +176,7 @@ const EVENTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("retry", &[]),
-    ("stop", &["reason", "id?"]),
+    ("stop", &["reason", "id?", "exit?"]),
     ("error", &["message"]),
     ("context_update", &["kind", "trigger"]),
     ("sub_agent_start", &["session_id", "timestamp", "prompt", "description", "fork"]),

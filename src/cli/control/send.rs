@@ -155,8 +155,8 @@ impl Waiter {
             match self.follower.next(deadline)? {
                 Next::Lines(lines) => {
                     for line in lines.split(|b| *b == b'\n') {
-                        if let Some(reason) = self.turn.take(line, &self.id) {
-                            return Ok(self.turn.report(&reason));
+                        if let Some(exit) = self.turn.take(line, &self.id) {
+                            return Ok(self.turn.report(exit));
                         }
                     }
                 }
@@ -168,8 +168,8 @@ impl Waiter {
 }
 
 impl Turn {
-    /// Takes an event in; returns the turn's stop reason when it ended.
-    fn take(&mut self, line: &[u8], id: &str) -> Option<String> {
+    /// Takes an event in; when the turn ended returns what a one-shot run of it exits with.
+    fn take(&mut self, line: &[u8], id: &str) -> Option<u8> {
         let kind = text(line, "type")?;
         if kind == "user_input" {
             *self = Self { running: text(line, "id").as_deref() == Some(id), ..Self::default() };
@@ -188,52 +188,39 @@ impl Turn {
             "usage" => self.complete = true,
             "retry" => self.text.clear(),
             "error" => self.error = text(line, "message"),
-            "stop" if text(line, "id").as_deref() == Some(id) => return text(line, "reason"),
+            "stop" if text(line, "id").as_deref() == Some(id) => return Some(exit_of(line)),
             _ => {}
         }
         None
     }
 
-    fn report(&self, reason: &str) -> u8 {
-        let exit = exit_of(reason, self.error.as_deref());
-        if let Some(error) = self.error.as_ref().filter(|_| exit != Exit::Ok) {
+    fn report(&self, exit: u8) -> u8 {
+        if let Some(error) = self.error.as_ref().filter(|_| exit != 0) {
             out::complain(error);
         }
         if self.text.is_empty() {
-            return exit.code();
+            return exit;
         }
         let line_feed = if self.text.ends_with('\n') { "" } else { "\n" };
         match super::super::print(format!("{}{line_feed}", self.text).as_bytes()) {
-            0 => exit.code(),
+            0 => exit,
             code => code,
         }
     }
 }
 
-/// The code that a one-shot run of a turn with this end exits with.
-fn exit_of(reason: &str, error: Option<&str>) -> Exit {
-    match reason {
+/// The code that a one-shot run of the turn with this `stop` exits with: its own word, left out when it is 0. The
+/// reasons speak for logs that are older than that word.
+fn exit_of(stop: &[u8]) -> u8 {
+    let said = json::member(stop, "exit").and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+    let by_reason = || match text(stop, "reason").unwrap_or_default().as_str() {
         "interrupted" => Exit::Interrupted,
         "refusal" | "content_filter" => Exit::Refused,
         "max_turns" | "max_cost" | "max_tokens_total" | "max_time" => Exit::Limit,
-        "error" => exit_of_error(error.unwrap_or_default()),
-        _ if error.is_some_and(|error| error.starts_with("Response truncated")) => Exit::Failed,
+        "error" | "max_tokens" | "length" => Exit::Failed,
         _ => Exit::Ok,
-    }
-}
-
-/// An `error` event has words only; a status leads them where there was one. Without one no answer came, or it broke.
-fn exit_of_error(error: &str) -> Exit {
-    let status =
-        error.strip_prefix("HTTP ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse::<u16>().ok());
-    match status {
-        Some(401 | 403) => Exit::Auth,
-        Some(429 | 503 | 529) => Exit::Overloaded,
-        Some(413) => Exit::ContextTooLong,
-        Some(408 | 409 | 500..) => Exit::Network,
-        None if !error.contains("no event stream") => Exit::Network,
-        _ => Exit::Failed,
-    }
+    };
+    said.unwrap_or_else(|| by_reason().code())
 }
 
 /// What is known of an input's id.
@@ -322,23 +309,20 @@ mod tests {
             assert_eq!(turn.take(line.as_bytes(), "a"), None);
         }
         let stop = br#"{"type":"stop","reason":"end_turn","id":"a"}"#;
-        assert_eq!(turn.take(stop, "a").as_deref(), Some("end_turn"));
+        assert_eq!(turn.take(stop, "a"), Some(0));
         assert_eq!(turn.text, "done");
     }
 
     #[test]
     fn the_exit_code_is_that_of_a_one_shot_run() {
-        for (reason, error, exit) in [
-            ("end_turn", None, Exit::Ok),
-            ("error", Some("HTTP 401: no"), Exit::Auth),
-            ("error", Some("HTTP 529: busy"), Exit::Overloaded),
-            ("error", Some("HTTP 400: no"), Exit::Failed),
-            ("error", Some("http://127.0.0.1:9/v1/messages: connection refused"), Exit::Network),
-            ("max_tokens", Some("Response truncated (max_tokens reached)"), Exit::Failed),
-            ("max_turns", Some("Max turns (2) reached"), Exit::Limit),
-            ("interrupted", None, Exit::Interrupted),
+        for (stop, exit) in [
+            (r#"{"type":"stop","reason":"end_turn","id":"a"}"#, 0),
+            (r#"{"type":"stop","reason":"error","id":"a","exit":8}"#, 8),
+            (r#"{"type":"stop","reason":"interrupted","id":"a","exit":143}"#, 143),
+            (r#"{"type":"stop","reason":"max_turns","id":"a"}"#, 9),
+            (r#"{"type":"stop","reason":"error","id":"a"}"#, 1),
         ] {
-            assert_eq!(exit_of(reason, error), exit, "{reason}");
+            assert_eq!(exit_of(stop.as_bytes()), exit, "{stop}");
         }
     }
 }
