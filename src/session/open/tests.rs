@@ -59,7 +59,7 @@ fn a_new_session_has_all_its_files_for_its_owner_only() {
     let place = Place::new();
     let mut session = Session::open(&place.options(Pick::New, false)).unwrap();
     let events = session.event_log().unwrap();
-    for expected in [6, 2] {
+    for expected in [7, 2] {
         let handles = session.sync_handles(&events).unwrap();
         assert_eq!(handles.len(), expected);
         handles.iter().for_each(|handle| handle.sync_data().unwrap());
