@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -126,10 +126,12 @@ pub struct Config {
     pub secrets: Vec<Secret>,
     /// Say more.
     pub verbose: bool,
-    /// Colour is wanted where there is a terminal for it.
-    pub color: bool,
-    /// TERM names a terminal that understands escapes.
-    pub capable_terminal: bool,
+    /// What the environment says about terminals.
+    pub look: Look,
+    /// The terminal is written to line by line, and its own line editing used.
+    pub plain: bool,
+    /// `$VISUAL`, else `$EDITOR`: a shell command that edits the file named behind it.
+    pub editor: Option<String>,
     /// The cost model of compaction (`DP_*`).
     pub costs: Costs,
     /// Things to tell the user once.
@@ -166,6 +168,7 @@ struct FileConfig {
     trusted: Option<Vec<PathBuf>>,
     sandbox: Option<SandboxChoice>,
     mask: Option<bool>,
+    plain: Option<bool>,
 }
 
 /// `sandbox =`.
@@ -437,11 +440,37 @@ impl Config {
             hidden_env,
             secrets,
             verbose: args.verbose,
-            color: env("NO_COLOR").is_none_or(|value| value.is_empty()),
-            capable_terminal: text_of(env, "TERM").is_some_and(|term| term != "dumb"),
+            plain: args.plain || user.plain.unwrap_or(false),
+            editor: text_of(env, "VISUAL").or_else(|| text_of(env, "EDITOR")),
+            look: Look::of(env),
             costs: compact::costs(|name| text_of(env, name), &mut warnings),
             warnings,
         })
+    }
+}
+
+/// What the environment says about terminals (CONTRACT §14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Colour is wanted: no NO_COLOR.
+    pub color: bool,
+    /// TERM names a terminal that understands escapes.
+    pub capable: bool,
+}
+
+impl Look {
+    /// Reads NO_COLOR and TERM.
+    pub fn of(env: Env<'_>) -> Self {
+        Self {
+            color: text_of(env, "NO_COLOR").is_none(),
+            capable: text_of(env, "TERM").is_some_and(|term| term != "dumb"),
+        }
+    }
+
+    /// Whether stdout and stderr take colour.
+    pub fn streams(self) -> (bool, bool) {
+        let wanted = self.color && self.capable;
+        (wanted && std::io::stdout().is_terminal(), wanted && std::io::stderr().is_terminal())
     }
 }
 

@@ -10,7 +10,7 @@ use super::children::{Children, Launch};
 use super::compact::{Outcome, Trigger};
 use super::record::Recorder;
 use super::turn::Start;
-use super::{Agent, Display, Prompter, RunEnd, Settings, Totals, TurnEnd, Work};
+use super::{Agent, Display, RunEnd, Settings, Totals, TurnEnd, Work};
 use crate::exit::Exit;
 use crate::model::Model;
 use crate::runtime::fifo::{Fifo, FifoError};
@@ -106,9 +106,6 @@ impl Agent {
             held: Vec::new(),
             children,
             deadline,
-            prompter: None,
-            prompt_open: false,
-            interrupted_at_prompt: false,
             compaction: super::compact::Memory::default(),
             syncer,
             input_ids,
@@ -131,9 +128,8 @@ impl Agent {
         self.inbox.sender()
     }
 
-    /// A person is there: greets, shows the last turns of `log`, and asks for lines from now on.
-    pub fn attend(&mut self, prompter: Box<dyn Prompter>, log: Option<&Path>) -> std::io::Result<()> {
-        self.prompter = Some(prompter);
+    /// A person is there: greets, and shows the last turns of `log`.
+    pub fn attend(&mut self, log: Option<&Path>) -> std::io::Result<()> {
         self.recorder.display().greet(log)
     }
 
@@ -294,7 +290,9 @@ impl Agent {
                 return Ok(Some(work));
             }
             if until == Until::Ended || !self.open_children.is_empty() {
-                self.show_prompt(until);
+                if until == Until::Ended {
+                    self.recorder.display().ready();
+                }
                 let happening = self.inbox.next();
                 self.idle(happening)?;
                 continue;
@@ -322,27 +320,31 @@ impl Agent {
         Ok(true)
     }
 
-    /// Asks the person for the next line, unless that is under way.
-    fn show_prompt(&mut self, until: Until) {
-        if let Some(prompter) = self.prompter.as_mut().filter(|_| until == Until::Ended && !self.prompt_open)
-        {
-            prompter.ask();
-            self.prompt_open = true;
+    /// A person typed something.
+    pub(super) fn typed(&mut self, typed: Typed) -> Result<(), StorageError> {
+        if typed == Typed::Cleared {
+            self.recorder.display().notice("Ctrl+C again leaves");
+        } else {
+            self.recorder.display().typed();
         }
-    }
-
-    /// The prompt was answered.
-    pub(super) fn typed(&mut self, typed: Typed) {
-        let again = std::mem::take(&mut self.interrupted_at_prompt);
-        self.prompt_open = false;
         match typed {
             Typed::Line(line) if matches!(line.trim(), "exit" | "quit") => self.queue_work(Work::End(None)),
             Typed::Line(line) if line.trim().is_empty() => {}
             Typed::Line(content) => self.queue_work(Work::User { content, id: None, file: None }),
-            Typed::Interrupted if again => self.queue_work(Work::End(Some(Exit::Interrupted.code()))),
-            Typed::Interrupted => self.interrupted_at_prompt = true,
+            Typed::Steer(text) => return self.steer(text),
+            Typed::Cleared => {}
+            Typed::Leave => self.queue_work(Work::End(Some(Exit::Interrupted.code()))),
             Typed::End => self.queue_work(Work::End(None)),
         }
+        Ok(())
+    }
+
+    /// A remark for the turn that runs, as one on notify.fifo; the turn takes it before its next model call.
+    fn steer(&mut self, text: String) -> Result<(), StorageError> {
+        if self.cancel.is_none() {
+            self.queue_work(Work::Notify);
+        }
+        notify::keep(&self.session.dir, &[Message::UserNotify { text }])
     }
 
     /// Something happened while no turn runs.

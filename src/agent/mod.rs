@@ -37,8 +37,16 @@ pub trait Display {
     fn event(&mut self, line: &[u8], message: Option<&Message>, cancel: Option<&Cancel>);
     /// Something for the person only: retries, warnings.
     fn notice(&mut self, text: &str);
+    /// Text that a person asked for, as it is.
+    fn print(&mut self, text: &str);
     /// A person sits at the terminal: says hello, and shows the last turns of the event log, if there are any.
     fn greet(&mut self, log: Option<&std::path::Path>) -> std::io::Result<()>;
+    /// A turn begins, with this input if a person's.
+    fn turn_begins(&mut self, content: Option<&str>);
+    /// A person typed a line.
+    fn typed(&mut self);
+    /// Nothing is to be done: the next line is waited for.
+    fn ready(&mut self);
     /// A sub-agent that was queued has begun to run.
     fn child_started(&mut self, id: &str, description: &str);
     /// New figures for the title.
@@ -49,12 +57,6 @@ pub trait Display {
     fn is_closed(&self) -> bool;
     /// All is done.
     fn finish(&mut self, run: &RunEnd<'_>);
-}
-
-/// Who asks a person for the next line; the answer arrives in the inbox (`Event::Typed`).
-pub trait Prompter {
-    /// Shows the prompt. Called once for each answer.
-    fn ask(&mut self);
 }
 
 /// How a turn ended.
@@ -189,12 +191,6 @@ pub struct Agent {
     children: Children,
     /// When the run's time is over (`--max-time`).
     deadline: Option<std::time::Instant>,
-    /// At a terminal: who asks for the next line.
-    prompter: Option<Box<dyn Prompter>>,
-    /// An answer to the prompt will come.
-    prompt_open: bool,
-    /// The last answer was Ctrl+C: a second one in a row ends the session.
-    interrupted_at_prompt: bool,
     compaction: compact::Memory,
     syncer: Syncer,
     input_ids: InputIds,

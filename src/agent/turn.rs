@@ -54,6 +54,10 @@ impl Agent {
             }
             self.recorder.event(&Event::UserInput { content, id: id.as_deref() })?;
         }
+        self.recorder.display().turn_begins(match &start {
+            Start::User { content, .. } => Some(content),
+            Start::Notify => None,
+        });
         let stats = self.update_stats(&[Update::add("current_turn_count", 1)])?;
         self.session.raise_flag()?;
         self.totals.turns += 1;
@@ -271,10 +275,7 @@ impl Agent {
                 Ok(())
             }
             Happening::ChildEnded { id } => self.child_ended(&id),
-            Happening::Typed(typed) => {
-                self.typed(typed);
-                Ok(())
-            }
+            Happening::Typed(typed) => self.typed(typed),
             Happening::Warning(text) => {
                 self.recorder.display().notice(&text);
                 Ok(())

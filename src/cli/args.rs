@@ -138,6 +138,10 @@ pub struct AgentArgs {
     #[arg(long)]
     pub no_mask: bool,
 
+    /// Interactive without an own line editor, cursor moves and drawn tables: for screen readers and simple terminals
+    #[arg(long)]
+    pub plain: bool,
+
     /// Say more on stderr
     #[arg(short, long)]
     pub verbose: bool,

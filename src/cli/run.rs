@@ -10,20 +10,21 @@ use std::time::Duration;
 use super::args::{AgentArgs, OutputFormat};
 use crate::agent::children::Launch;
 use crate::agent::main_loop::{ListenError, Parts, Until};
-use crate::agent::{self, Agent};
+use crate::agent::{self, Agent, Display};
 use crate::config::{Config, ConfigError};
 use crate::exit::Exit;
 use crate::model::{self, Model, Provider};
 use crate::policy::Confinement;
 use crate::runtime::inbox::Inbox;
-use crate::runtime::signals;
+use crate::runtime::signals::{self, Attendant};
 use crate::session::paths;
 use crate::session::{self, OpenOptions, Pick, Session, SessionError, StorageError, images, listing};
 use crate::tools::{self, Skills};
 use crate::ui::out;
 use crate::ui::part::{self, Program};
-use crate::ui::repl::LineEditor;
+use crate::ui::plain;
 use crate::ui::screen::Screen;
+use crate::ui::term::{self, Terminal};
 use crate::wire::json;
 use crate::wire::message::Usage;
 
@@ -101,7 +102,9 @@ fn start_compaction(args: &AgentArgs) -> Result<u8, StartError> {
     let model = model::new(config.model.clone())?;
     let session = existing(args, &config)?;
     let notes = session.notes.clone();
-    let mut agent = assemble(args, &config, session, model.into(), skills, Inbox::new())?;
+    let inbox = Inbox::new();
+    let (display, _) = display(&config, &skills, false, &inbox)?;
+    let mut agent = assemble(args, &config, session, model.into(), skills, (inbox, display))?;
     agent.report(&notes)?;
     Ok(agent.compact_now())
 }
@@ -296,18 +299,58 @@ fn run_session(
 ) -> Result<u8, StartError> {
     tools::become_subreaper();
     let inbox = Inbox::new();
-    signals::listen(&inbox)?;
-    let (notes, history, events) = (session.notes.clone(), config.base.history(), session.dir.events());
+    let (notes, events) = (session.notes.clone(), session.dir.events());
     let is_new = session.fresh;
-    let mut agent = assemble(args, config, session, model, skills, inbox)?;
+    let (display, attendant) = display(config, &skills, start.interactive, &inbox)?;
+    signals::listen(&inbox, attendant)?;
+    let mut agent = assemble(args, config, session, model, skills, (inbox, display))?;
     agent.listen(price(config))?;
     agent.report(&notes)?;
     if start.interactive {
-        let color = config.color && config.capable_terminal;
-        let editor = LineEditor::start(history, color, agent.sender())?;
-        agent.attend(Box::new(editor), (!is_new).then_some(events.as_path()))?;
+        agent.attend((!is_new).then_some(events.as_path()))?;
     }
     Ok(agent.run(start.first, start.until))
+}
+
+/// Who shows what happens, and at a terminal who hears of Ctrl+C.
+fn display(
+    config: &Config,
+    skills: &Skills,
+    interactive: bool,
+    inbox: &Inbox,
+) -> Result<(Box<dyn Display>, Option<Attendant>), StartError> {
+    let own_display = part(config, "display");
+    let edits = interactive
+        && config.format == OutputFormat::Human
+        && config.look.capable
+        && !config.plain
+        && own_display.is_none()
+        && std::io::stdout().is_terminal();
+    if edits {
+        let options = term::Options {
+            color: config.look.color,
+            title: std::io::stderr().is_terminal(),
+            model: config.model.model.clone(),
+            history: config.base.history(),
+            sources: term::Sources {
+                commands: Vec::new(),
+                arguments: vec![(
+                    "/skill".to_owned(),
+                    skills.iter().map(|skill| skill.name.clone()).collect(),
+                )],
+                cwd: config.cwd.clone(),
+                home: config.home.clone(),
+            },
+            editor: config.editor.clone(),
+        };
+        let terminal = Terminal::start(options, part(config, "replay"), inbox.sender(), inbox.running())?;
+        let attendant = terminal.attendant();
+        return Ok((Box::new(terminal), Some(attendant)));
+    }
+    let screen = Screen::new(config.format, config.look, &config.model.model)
+        .with_parts(own_display, part(config, "replay"));
+    let attendant = if interactive { Some(plain::start(inbox.sender(), inbox.running())?) } else { None };
+    Ok((Box::new(screen), attendant))
 }
 
 fn assemble(
@@ -316,10 +359,8 @@ fn assemble(
     session: Session,
     model: Arc<dyn Model>,
     skills: Skills,
-    inbox: Inbox,
+    (inbox, display): (Inbox, Box<dyn Display>),
 ) -> Result<Agent, StartError> {
-    let screen = Screen::new(config.format, config.color, config.capable_terminal, &config.model.model)
-        .with_parts(part(config, "display"), part(config, "replay"));
     Ok(Agent::new(Parts {
         settings: agent_settings(config),
         tools: Arc::new(tool_context(config, &session, skills)),
@@ -327,7 +368,7 @@ fn assemble(
         model,
         inbox,
         launch: launch(args, config)?,
-        display: Box::new(screen),
+        display,
     })?)
 }
 

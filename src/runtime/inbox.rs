@@ -20,10 +20,14 @@ use crate::wire::message::{Channel, Message};
 pub enum Typed {
     /// A line.
     Line(String),
-    /// Ctrl+C: the line was cleared.
-    Interrupted,
-    /// Ctrl+D, or the terminal is gone.
+    /// A remark for the turn that runs (Ctrl+O).
+    Steer(String),
+    /// Ctrl+C with nothing to interrupt, in a terminal that has no line of ours to clear.
+    Cleared,
+    /// Ctrl+D: end the session.
     End,
+    /// Ctrl+C twice with nothing to interrupt.
+    Leave,
 }
 
 /// Something happened.
@@ -89,6 +93,11 @@ impl Running {
     /// The exit code of the signal that came, if one did.
     pub fn signal(&self) -> Option<Exit> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).signal
+    }
+
+    /// Whether something runs that an interrupt ends.
+    pub fn is_set(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).cancel.is_some()
     }
 
     /// Cancels the running turn, if any, at once.

@@ -2,8 +2,9 @@
 
 pub mod out;
 pub mod part;
+pub mod plain;
 pub mod render;
-pub mod repl;
 pub mod replay;
 pub mod screen;
+pub mod term;
 pub mod title;

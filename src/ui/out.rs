@@ -3,7 +3,7 @@
 //! A write to a full pipe would block the main loop, and with it an interrupt. So pipes, sockets and terminals are
 //! polled together with the turn's cancellation before each write that is guaranteed not to block.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
@@ -109,13 +109,6 @@ fn wait_writable(out: BorrowedFd<'_>, cancel: Option<&Cancel>) -> bool {
             Err(_) => return true,
         }
     }
-}
-
-/// Whether stdout and stderr take colour: terminals that understand escapes, and no NO_COLOR (CONTRACT §14).
-pub fn colors() -> (bool, bool) {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let wanted = set("NO_COLOR").is_none() && set("TERM").is_some_and(|term| term != "dumb");
-    (wanted && io::stdout().is_terminal(), wanted && io::stderr().is_terminal())
 }
 
 /// Writes to stderr; nobody is told when even that fails.

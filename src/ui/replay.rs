@@ -7,7 +7,6 @@ use std::path::Path;
 
 use super::out;
 use super::part::{self, Program};
-use super::screen::Screen;
 use crate::wire::message::Message;
 use crate::wire::ndjson::{Lines, LinesBack};
 use crate::wire::replay::Replay;
@@ -15,21 +14,11 @@ use crate::wire::replay::Replay;
 /// How many turns are shown.
 pub const TURNS: usize = 10;
 
-/// Shows the last turns of the log at `events`, then an empty line. Nothing at all when there is no turn yet.
-pub fn show(screen: &mut Screen, events: &Path) -> io::Result<()> {
-    let part = screen.take_replay();
-    let mut shown = false;
-    let mut each = |message: &Message| {
-        screen.show(message, None);
-        shown = true;
-    };
+/// Gives `each` the display messages of the last turns of the log at `events`, from `part` if there is one.
+pub fn show(part: Option<Program>, events: &Path, each: &mut dyn FnMut(&Message)) -> io::Result<()> {
     match by_part(part, events)? {
         Some(messages) => messages.iter().for_each(each),
-        None => each_message(events, TURNS, &mut each)?,
-    }
-    if shown {
-        screen.end_line();
-        screen.raw("\n");
+        None => each_message(events, TURNS, each)?,
     }
     Ok(())
 }

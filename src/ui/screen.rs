@@ -12,6 +12,7 @@ use super::replay;
 use super::title::{self, Figures};
 use crate::agent::{Display, RunEnd, TurnEnd};
 use crate::cli::args::OutputFormat;
+use crate::config::Look;
 use crate::runtime::cancel::Cancel;
 use crate::session::stats::Stats;
 use crate::wire::message::Message;
@@ -27,6 +28,8 @@ pub struct Screen {
     error_color: bool,
     out_color: bool,
     interactive: bool,
+    /// The prompt stands there.
+    asked: bool,
     /// What takes the place of `human`: a program, and once it was needed, its run.
     display: Option<(Program, Option<part::Display>)>,
     /// What takes the place of the built-in replay.
@@ -34,11 +37,10 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// `color`: the user wants it; `capable`: TERM names a terminal that understands escapes.
-    pub fn new(format: OutputFormat, color: bool, capable: bool, model: &str) -> Self {
-        let error_terminal = capable && std::io::stderr().is_terminal();
-        let out_color = color && capable && std::io::stdout().is_terminal();
-        let error_color = color && error_terminal;
+    /// A display of this format for a model.
+    pub fn new(format: OutputFormat, look: Look, model: &str) -> Self {
+        let (out_color, error_color) = look.streams();
+        let error_terminal = look.capable && std::io::stderr().is_terminal();
         Self {
             format,
             out: Stdout::new(),
@@ -48,6 +50,7 @@ impl Screen {
             error_color,
             out_color,
             interactive: false,
+            asked: false,
             display: None,
             replay: None,
         }
@@ -58,11 +61,6 @@ impl Screen {
         self.display = display.map(|program| (program.colored(self.out_color, self.error_color), None));
         self.replay = replay;
         self
-    }
-
-    /// The replay part, if there is one; it is asked once.
-    pub fn take_replay(&mut self) -> Option<Program> {
-        self.replay.take()
     }
 
     /// Gives a message to the display part; whether that took it. A part that is no more is reported once, and what it
@@ -107,6 +105,7 @@ impl Screen {
 
     /// Shows a message in the human format, whatever the format of the run: replay.
     pub fn show(&mut self, message: &Message, cancel: Option<&Cancel>) {
+        self.leave_prompt();
         if self.show_by_part(message, cancel) {
             return;
         }
@@ -122,11 +121,6 @@ impl Screen {
         self.text = text;
     }
 
-    /// Ends the line that stands open, if any.
-    pub fn end_line(&mut self) {
-        self.close_line(None);
-    }
-
     fn paint(&mut self, code: &str, text: &str) {
         self.settle();
         let (on, off) =
@@ -135,12 +129,20 @@ impl Screen {
     }
 
     /// Writes to stdout as it is (the empty line after a replay, a prompt).
-    pub fn raw(&mut self, text: &str) {
+    fn raw(&mut self, text: &str) {
         self.out.write(text.as_bytes(), None);
+    }
+
+    /// What comes stands below a prompt that nobody has answered.
+    fn leave_prompt(&mut self) {
+        if std::mem::take(&mut self.asked) {
+            self.out.write(b"\n", None);
+        }
     }
 
     fn close_line(&mut self, cancel: Option<&Cancel>) {
         self.settle();
+        self.leave_prompt();
         self.text.clear();
         self.human.close_line(&mut self.text);
         self.out.write(self.text.as_bytes(), cancel);
@@ -182,7 +184,38 @@ impl Display for Screen {
         }
         self.interactive = true;
         self.paint(CYAN, "bash-agent interactive mode (type 'exit' or Ctrl+D to quit)");
-        log.map_or(Ok(()), |log| replay::show(self, log))
+        let Some(log) = log else { return Ok(()) };
+        let part = self.replay.take();
+        let mut shown = false;
+        replay::show(part, log, &mut |message| {
+            self.show(message, None);
+            shown = true;
+        })?;
+        if shown {
+            self.close_line(None);
+            self.raw("\n");
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, text: &str) {
+        self.close_line(None);
+        self.out.write(safe(text).as_bytes(), None);
+    }
+
+    fn turn_begins(&mut self, _content: Option<&str>) {}
+
+    fn typed(&mut self) {
+        // The Return that sent it has ended the line of the prompt.
+        self.asked = false;
+    }
+
+    fn ready(&mut self) {
+        if self.interactive && !self.asked {
+            self.close_line(None);
+            self.raw("> ");
+            self.asked = true;
+        }
     }
 
     fn child_started(&mut self, id: &str, description: &str) {
@@ -194,15 +227,7 @@ impl Display for Screen {
 
     fn figures(&mut self, busy: bool, stats: &Stats) {
         let Some(model) = &self.title else { return };
-        let figures = Figures {
-            turns: stats.current_turn_count,
-            requests: stats.agent_request_count,
-            input: stats.total_input_tokens,
-            cache_read: stats.total_cache_read_tokens,
-            output: stats.total_output_tokens,
-            context: stats.current_context_tokens,
-        };
-        out::stderr(title::sequence(model, busy, &figures).as_bytes());
+        out::stderr(title::sequence(model, busy, &Figures::of(stats)).as_bytes());
     }
 
     fn turn_ended(&mut self, end: &TurnEnd) {

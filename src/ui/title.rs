@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::session::stats::Stats;
+
 /// What the title tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -17,6 +19,20 @@ pub struct Figures {
     pub output: u64,
     /// Tokens of the window.
     pub context: u64,
+}
+
+impl Figures {
+    /// Those of a session.
+    pub fn of(stats: &Stats) -> Self {
+        Self {
+            turns: stats.current_turn_count,
+            requests: stats.agent_request_count,
+            input: stats.total_input_tokens,
+            cache_read: stats.total_cache_read_tokens,
+            output: stats.total_output_tokens,
+            context: stats.current_context_tokens,
+        }
+    }
 }
 
 /// `[⏳ ]<model> T:<turns> R:<requests> I:<input>(<cache %>) O:<output> C:<context>`.

@@ -3,6 +3,7 @@
 use super::ControlError;
 use super::follow::{Follower, Next};
 use crate::cli::args::WatchFormat;
+use crate::config::Look;
 use crate::exit::Exit;
 use crate::session::paths::SessionDir;
 use crate::ui::out::{self, Stdout};
@@ -40,7 +41,7 @@ impl View {
         match format {
             WatchFormat::StreamJson => Self::StreamJson,
             WatchFormat::Human => {
-                let (out, error) = out::colors();
+                let (out, error) = Look::of(&|name: &str| std::env::var_os(name)).streams();
                 Self::Human(Human::new(out, error))
             }
         }

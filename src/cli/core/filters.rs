@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::{CoreError, SseArgs, When, note, open, pump};
+use crate::config::Look;
 use crate::exit::Exit;
 use crate::model::{self, DecoderOptions, End, ModelEvent};
 use crate::ui::out;
@@ -263,7 +264,7 @@ fn last_turns(mut input: impl Read, turns: usize) -> Result<io::Cursor<Vec<u8>>,
 
 /// `core display`
 pub(super) fn display(color: When, error_color: When) -> Result<Exit, CoreError> {
-    let (auto_out, auto_err) = out::colors();
+    let (auto_out, auto_err) = Look::of(&|name: &str| std::env::var_os(name)).streams();
     let pick = |when, auto| match when {
         When::Auto => auto,
         When::Always => true,
