@@ -14,9 +14,12 @@ bin=$(realpath -- "$bin") || exit 1
 agent="bash $root/scripts/agent.sh"
 dist="bash $root/dist/agent.sh"
 
-# What the Bash agent does not have: the commands are the binary's; it has no kernel sandbox of its own; NUL cannot be
-# held in bash; a prompt that the server cut off is not noticed.
-lacks=commands,sandbox,nul,token-check
+# What the Bash agent does not have: the commands are the binary's; NUL cannot be held in bash; a prompt that the
+# server cut off is not noticed.
+lacks=commands,nul,token-check
+# Without the binary it is confined by bubblewrap, where that works.
+bare=$lacks
+bwrap --unshare-pid --unshare-ipc --ro-bind / / --proc /proc --dev /dev true 2>/dev/null || bare=$lacks,sandbox
 
 # The awks that are here, as `name program` lines. The suite splits commands at blanks, so busybox gets a link to be
 # called by.
@@ -35,11 +38,11 @@ awks() {
 list() {
   local name awk out="binary=$bin"
   while read -r name awk; do
-    out="$out;sh $name=WITHOUT=$lacks BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $agent"
+    out="$out;sh $name=WITHOUT=$bare BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $agent"
     case $name in
     mawk | gawk)
       out="$out;sh+core $name=WITHOUT=$lacks BASH_AGENT_CORE=$bin BASH_AGENT_AWK=$awk $agent"
-      out="$out;dist $name=WITHOUT=$lacks BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $dist"
+      out="$out;dist $name=WITHOUT=$bare BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $dist"
       ;;
     esac
     [ -z "${QUICK:-}" ] || break

@@ -25,7 +25,7 @@ pub const PROJECT_FILE: &str = ".bash-agent.toml";
 const MAX_FILE: u64 = 1 << 20;
 
 /// Variables that carry keys: taken out of every tool's environment.
-const KEY_VARIABLES: &[&str] =
+pub const KEY_VARIABLES: &[&str] =
     &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "DEEPSEEK_API_KEY", "JINA_API_KEY"];
 
 /// Why a configuration is refused: exit 2, except for the base directory.
@@ -98,6 +98,8 @@ pub struct Config {
     pub mode: Mode,
     /// Whether commands are confined by the kernel.
     pub confinement: Confinement,
+    /// A refusal becomes a question, which waits this long for its answer.
+    pub ask: Option<Duration>,
     /// Keys and tokens in what tools print are masked.
     pub mask: bool,
     /// The session's own TMPDIR lies in this directory.
@@ -167,6 +169,7 @@ struct FileConfig {
     providers: Option<BTreeMap<String, ProviderConfig>>,
     trusted: Option<Vec<PathBuf>>,
     sandbox: Option<SandboxChoice>,
+    ask_timeout: Option<u64>,
     mask: Option<bool>,
     plain: Option<bool>,
 }
@@ -178,6 +181,7 @@ enum SandboxChoice {
     Off,
     Auto,
     Required,
+    Bubblewrap,
 }
 
 impl From<SandboxChoice> for Confinement {
@@ -186,6 +190,7 @@ impl From<SandboxChoice> for Confinement {
             SandboxChoice::Off => Self::Off,
             SandboxChoice::Auto => Self::WherePossible,
             SandboxChoice::Required => Self::Required,
+            SandboxChoice::Bubblewrap => Self::Bubblewrap,
         }
     }
 }
@@ -261,6 +266,7 @@ impl FileConfig {
             ("provider", self.provider.is_some()),
             ("trusted", self.trusted.is_some()),
             ("sandbox", self.sandbox.is_some()),
+            ("ask_timeout", self.ask_timeout.is_some()),
             ("mask", self.mask.is_some()),
         ]
         .into_iter()
@@ -282,6 +288,7 @@ impl FileConfig {
         take(&mut self.parts, &mut project.parts);
         take(&mut self.providers, &mut project.providers);
         take(&mut self.sandbox, &mut project.sandbox);
+        take(&mut self.ask_timeout, &mut project.ask_timeout);
     }
 }
 
@@ -324,7 +331,11 @@ impl Files {
                 )));
             }
             if let Some(mode) = &project.mode {
-                let widest = user.mode.as_deref().map_or(Ok(Mode::default()), parse_mode)?;
+                let widest = user
+                    .mode
+                    .as_deref()
+                    .filter(|mode| *mode != ASK)
+                    .map_or(Ok(Mode::default()), parse_mode)?;
                 if !widest.allows(parse_mode(mode)?) {
                     return Err(file(format!(
                         "mode '{mode}' is wider than yours ({widest}): a project may only narrow it"
@@ -336,11 +347,17 @@ impl Files {
     }
 }
 
+/// As a mode: workspace, and a question in place of a refusal.
+const ASK: &str = "ask";
+
+/// Seconds that a question waits.
+const ASK_TIMEOUT: u64 = 300;
+
 /// `--mode` and `mode =`: four octal digits or a name.
 fn parse_mode(text: &str) -> Result<Mode, ConfigError> {
     Mode::try_parse(text).ok_or_else(|| {
         ConfigError::Value(format!(
-            "'{text}' is no mode: give four octal digits (system, external, network, workspace), read-only, workspace or trusted"
+            "'{text}' is no mode: give four octal digits (system, external, network, workspace), read-only, workspace, trusted or ask"
         ))
     })
 }
@@ -377,13 +394,19 @@ impl Config {
             .map(|key| Secret::new(&key))
             .collect();
         let Files { user, project } = files;
-        let mode = match (&args.mode, text_of(env, "BASH_AGENT_BASH_MODE"), &project.mode, &user.mode) {
-            (Some(mode), ..) => parse_mode(mode)?,
-            (None, Some(digits), ..) => Mode::parse(&digits),
-            (None, None, Some(mode), _) | (None, None, None, Some(mode)) => parse_mode(mode)?,
-            (None, None, None, None) => Mode::default(),
+        let (mode, asks) = match (&args.mode, text_of(env, "BASH_AGENT_BASH_MODE"), &project.mode, &user.mode)
+        {
+            (Some(mode), ..) | (None, None, None, Some(mode)) if mode == ASK => (Mode::WORKSPACE, true),
+            (Some(mode), ..) => (parse_mode(mode)?, false),
+            (None, Some(digits), ..) => (Mode::parse(&digits), false),
+            (None, None, Some(mode), _) | (None, None, None, Some(mode)) => (parse_mode(mode)?, false),
+            (None, None, None, None) => (Mode::default(), false),
         };
+        let ask = (args.ask || asks).then(|| {
+            Duration::from_secs(user.ask_timeout.filter(|seconds| *seconds > 0).unwrap_or(ASK_TIMEOUT))
+        });
         let confinement = match (args.require_sandbox, user.sandbox) {
+            (true, Some(SandboxChoice::Bubblewrap)) => Confinement::Bubblewrap,
             (true, _) => Confinement::Required,
             (false, chosen) => chosen.map_or_else(Confinement::default, Confinement::from),
         };
@@ -410,6 +433,7 @@ impl Config {
             max_result: usize::try_from(max_result).unwrap_or(usize::MAX),
             mode,
             confinement,
+            ask,
             mask: !args.no_mask && user.mask.unwrap_or(true),
             tmp: env("TMPDIR")
                 .filter(|dir| !dir.is_empty())
@@ -482,6 +506,19 @@ pub fn base_of(env: Env<'_>) -> Result<Base, ConfigError> {
         Some(dir) => Ok(Base::new(PathBuf::from(dir).join(".bash-agent"))),
         None => Err(ConfigError::NoHome),
     }
+}
+
+/// How commands that are started here are confined: by the config files and the environment, without flags.
+pub fn confinement(base: &Base, env: Env<'_>) -> Result<(Confinement, Mode), ConfigError> {
+    let cwd = std::env::current_dir().map_err(ConfigError::Cwd)?;
+    let home = env("HOME").map(PathBuf::from);
+    let Files { user, project } = Files::load(base, &cwd, home.as_deref())?;
+    let mode = match (text_of(env, "BASH_AGENT_BASH_MODE"), &project.mode, &user.mode) {
+        (Some(digits), ..) => Mode::parse(&digits),
+        (None, Some(mode), _) | (None, None, Some(mode)) if mode != ASK => parse_mode(mode)?,
+        _ => Mode::default(),
+    };
+    Ok((user.sandbox.map_or_else(Confinement::default, Confinement::from), mode))
 }
 
 fn limits(args: &AgentArgs, files: &Files) -> Result<Limits, ConfigError> {

@@ -1,6 +1,6 @@
 # base.sh - what every part uses: messages, times, awk, locks, private files, processes.
 #
-# Globals it sets: RUN (private directory of this process), AWK, AWK_STREAM (the awk and how it is run on a stream),
+# Globals it sets: RUN (private directory of this process), TOOL_TMP, AWK, AWK_STREAM (the awk and how it is run on a stream),
 # COLOR_ERR, HAS_CLOCK, FLOCK. Descriptors: 9 session.lock, 8 state.lock while held, 7 queue, 6 its bell, 5 life (see guard), 4 notify.fifo, 3 input.fifo.
 
 VERSION=0.1.0
@@ -119,8 +119,13 @@ setup_core() {
 
 # ---- Private files
 
+# RUN is this process's own, TOOL_TMP beside it the TMPDIR of what the tools run.
 setup_run() {
-  RUN=$(mktemp -d "${TMPDIR:-/tmp}/bash-agent.XXXXXX") || die 11 "cannot make a directory in ${TMPDIR:-/tmp}"
+  local dir
+  if ! { dir=$(mktemp -d "${TMPDIR:-/tmp}/bash-agent.XXXXXX") && mkdir -m 700 -- "$dir/own" "$dir/tmp"; }; then
+    die 11 "cannot make a directory in ${TMPDIR:-/tmp}"
+  fi
+  RUN=$dir/own TOOL_TMP=$dir/tmp
 }
 
 # ---- Locks
@@ -280,5 +285,5 @@ guard() { # <private directory>
   COMMANDS_RUN=1
   end_leftovers
   [[ -s $1/tty ]] && IFS= read -r word <"$1/tty" && stty "$word" </dev/tty 2>/dev/null
-  rm -rf -- "$1"
+  rm -rf -- "${1%/own}"
 }

@@ -2,7 +2,7 @@
 #
 # Sets BASE, CWD, PROVIDER (claude|openai|responses|script), MODEL, BASE_URL, API_KEY, AUTH_TOKEN, HEADERS, MAX_TOKENS,
 # EFFORT_LEVEL, THINKING_KIND, STALL_TIMEOUT, EXTRA_BODY, SCRIPT_FILE, RECORD_FILE, TOOL_TIMEOUT, MAX_TURNS, MAX_CONTEXT,
-# MAX_SUB_AGENTS, MAX_RESULT, MODE_DIGITS, SKILLS, FORMAT, LANG_NAME, SHELL_NAME, HIDDEN_ENV, IS_CHILD, PROVIDER_ARG.
+# MAX_SUB_AGENTS, MAX_RESULT, MODE_DIGITS, ASK, ASK_TIMEOUT, SANDBOX_CHOICE, MASK, SKILLS, FORMAT, LANG_NAME, SHELL_NAME, HIDDEN_ENV, IS_CHILD, PROVIDER_ARG.
 
 # Variables that carry keys: taken out of every tool's environment.
 HIDDEN_ENV=(ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY DEEPSEEK_API_KEY JINA_API_KEY)
@@ -66,7 +66,7 @@ read_toml() { # <prefix> <file>
 toml_known() { # <key>
   case $1 in
   provider | model | effort | thinking | max_tokens | max_context | max_turns | max_sub_agents | tool_timeout) ;;
-  tool_result_max_bytes | skills | output_format | mode | stall_timeout | base_url | api_key | trusted) ;;
+  tool_result_max_bytes | skills | output_format | mode | stall_timeout | base_url | api_key | trusted | sandbox | mask | ask_timeout) ;;
   headers.* | extra_body.* | parts.*) ;;
   providers.*.api | providers.*.base_url | providers.*.key_env | providers.*.model) ;;
   providers.*.headers.* | providers.*.extra_body.*) ;;
@@ -149,13 +149,13 @@ check_project_config() {
   for ((i = 0; i < PROJECT_COUNT; i++)); do
     key=${PROJECT_KEYS[i]%%.*}
     case $key in
-    base_url | api_key | headers | extra_body | parts | providers | provider | trusted)
+    base_url | api_key | headers | extra_body | parts | providers | provider | trusted | sandbox | mask | ask_timeout)
       config_error "$file" "a project may not set '$key': move it to $BASE/config.toml, or list this directory under 'trusted' there"
       ;;
     esac
   done
   if toml_get mode PROJECT mode; then
-    toml_get widest USER_FILE mode || widest=0467
+    toml_get widest USER_FILE mode && [[ $widest != ask ]] || widest=0467
     need_mode mode "$mode"
     need_mode widest "$widest"
     for i in 0 1 2 3; do
@@ -179,7 +179,7 @@ need_mode() { # <result-var> <text>
   read-only) printf -v "$1" 0444 ;;
   workspace) printf -v "$1" 0467 ;;
   trusted) printf -v "$1" 0777 ;;
-  *) usage_error "'$2' is no mode: give four octal digits (system, external, network, workspace), read-only, workspace or trusted" ;;
+  *) usage_error "'$2' is no mode: give four octal digits (system, external, network, workspace), read-only, workspace, trusted or ask" ;;
   esac
 }
 
@@ -190,6 +190,7 @@ resolve_config() {
   resolve_limits
   resolve_model
   resolve_mode
+  resolve_sandbox
   resolve_format
   local i
   for ((i = 0; i < USER_FILE_COUNT; i++)); do
@@ -226,7 +227,16 @@ resolve_limits() {
 
 resolve_mode() {
   local text
+  ASK=$OPT_ASK
   first_of text "$OPT_MODE" '' mode ''
+  # A project may not ask.
+  if [[ $text == ask ]] && { [[ $OPT_MODE == ask ]] || ! toml_get text PROJECT mode; }; then
+    text=workspace
+    [[ -n $OPT_MODE ]] && OPT_MODE=workspace
+    [[ -z $OPT_MODE && -n ${BASH_AGENT_BASH_MODE:-} ]] || ASK=1
+  fi
+  toml_get ASK_TIMEOUT PROJECT ask_timeout || toml_get ASK_TIMEOUT USER_FILE ask_timeout || ASK_TIMEOUT=300
+  need_count ASK_TIMEOUT "$ASK_TIMEOUT" "number of seconds"
   if [[ -n $OPT_MODE || (-z ${BASH_AGENT_BASH_MODE:-} && -n $text) ]]; then
     need_mode MODE_DIGITS "$text"
   elif [[ -n ${BASH_AGENT_BASH_MODE:-} ]]; then
@@ -238,6 +248,19 @@ resolve_mode() {
   else
     MODE_DIGITS=0467
   fi
+  MODE_GIVEN=$MODE_DIGITS
+}
+
+# How much the run relies on the sandbox, and whether results are masked.
+resolve_sandbox() {
+  local text
+  toml_get text PROJECT sandbox || toml_get text USER_FILE sandbox || text=auto
+  need_choice SANDBOX_CHOICE sandbox "$text" off auto required bubblewrap
+  ((OPT_REQUIRE_SANDBOX)) && [[ $SANDBOX_CHOICE != bubblewrap ]] && SANDBOX_CHOICE=required
+  toml_get text PROJECT mask || toml_get text USER_FILE mask || text=true
+  need_choice text mask "$text" true false
+  MASK=1
+  if ((OPT_NO_MASK)) || [[ $text == false ]]; then MASK=0; fi
 }
 
 resolve_format() {

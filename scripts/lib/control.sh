@@ -346,7 +346,13 @@ command_status() {
     [[ -e $S/active_sub.list ]] && open=$(cat "$S/active_sub.list")
   fi
   has_notices && waiting=1
-  STATUS_OPEN=$open run_awk status.awk -v name="${SESSION//\\/\\\\}" -v dir="$SV" -v pid="$pid" -v busy="$busy" \
+  read_toml USER_FILE "$BASE/config.toml"
+  read_toml PROJECT "$CWD/.bash-agent.toml"
+  check_project_config
+  OPT_REQUIRE_SANDBOX=0 OPT_NO_MASK=0
+  resolve_sandbox
+  setup_sandbox
+  STATUS_OPEN=$open STATUS_SANDBOX=$SANDBOX_TEXT run_awk status.awk -v name="${SESSION//\\/\\\\}" -v dir="$SV" -v pid="$pid" -v busy="$busy" \
     -v waiting="$waiting" -v json="$COMMAND_JSON" </dev/null
 }
 

@@ -16,7 +16,7 @@ function record(line,   n, i, kind, raw) {
     else if (kind == "interrupt") print "interrupt"
     else if (kind == "session_end") print "end"
     else if (kind == "sync") print "sync\t" id
-    else if (kind == "approval") print "approval\t" id
+    else if (kind == "approval") approval()
     else problem("a JSON line of unknown type `" kind "`", "")
 }
 
@@ -29,6 +29,13 @@ function take_id(kind,   raw) {
     if (id == "" || length(id) > 800 || id ~ /[\001-\037\177]/) problem("an id that is no string of 1 to 200 bytes without control characters", kind)
     else return 1
     return 0
+}
+
+function approval(   raw) {
+    raw = m["allow"]
+    if (json_is_string(raw)) raw = json_string(raw)
+    else if (raw != "true" && raw != "false") { problem("an allow that is neither a string nor true or false", "approval"); return }
+    print "approval\t" line_escape(id) "\t" line_escape(raw)
 }
 
 function input(   name) {

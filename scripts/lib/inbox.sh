@@ -2,7 +2,7 @@
 #
 # A reader is a process of its own: it reads bytes with builtins, so that a time-out costs nothing, and hands over whole
 # messages. A queued message is one line of $RUN/queue, fields separated by TAB and line-escaped, then one byte on the bell:
-#   input ID CONTENT · inputf ID FILE · file ID NAME · sync ID · end CODE · pending · approval ID
+#   input ID CONTENT · inputf ID FILE · file ID NAME · sync ID · end CODE · pending
 # Without fractions of seconds (bash 3.2) 100 ms of silence are 1 s.
 
 MAX_FRAME=67108864
@@ -230,9 +230,22 @@ send_json() {
       unescape_line record "${record#*$'\t'}"
       report_problem "$record"
       ;;
+    approval) take_approval "${record#*$'\t'}" ;;
     *) queue_line "$record" ;;
     esac
   done <<<"$RECORDS"
+}
+
+# An answer acts at once, when its question is open.
+take_approval() { # <id, TAB, answer>
+  local id question=''
+  unescape_line id "${1%%$'\t'*}"
+  [[ -s $RUN/question ]] && IFS= read -r question <"$RUN/question"
+  if [[ $id == "$question" ]]; then
+    put_answer input.fifo "${1#*$'\t'}"
+  else
+    report_problem "nothing asked for approval '$id'"
+  fi
 }
 
 # Plain text: one input, ended by silence or by a line that begins another message.

@@ -198,10 +198,6 @@ run_loop() {
       event "{\"type\":\"sync\",\"id\":\"$id\""
       ;;
     end) end_session "$RECORD" ;;
-    approval)
-      unescape_line id "${RECORD#*$'\t'}"
-      event_error "nothing asked for approval '$id'"
-      ;;
     esac
   done
 }
@@ -322,7 +318,7 @@ finish() { # <exit code>
     printf 'done\n' >>"$RUN/groups"
     exec 5>&-
     [[ -n $GUARD_PID ]] && kill -0 "$GUARD_PID" 2>/dev/null && wait "$GUARD_PID" 2>/dev/null
-    rm -rf -- "$RUN"
+    rm -rf -- "${RUN%/own}"
   fi
   exit "$code"
 }

@@ -211,7 +211,7 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   done
   FORMAT=none MODEL_V='' MODEL_FILES=("$ASSETS_DIR/models.json")
   finish() {
-    [[ -n ${RUN:-} ]] && rm -rf -- "$RUN"
+    [[ -n ${RUN:-} ]] && rm -rf -- "${RUN%/own}"
     exit "$1"
   }
   if [[ $# != 1 || ! -p $1/notify.fifo ]]; then

@@ -3,7 +3,7 @@
 # The editor is a process of its own, so that input.fifo works while somebody types: it reads one line each time it is
 # asked for one ($RUN/ask), and queues `typed LINE` or `typed_end` like every other writer of the queue.
 
-EDITOR_PID=''
+EDITOR_PID='' PROMPT_OPEN=0
 
 run_repl() {
   # What is typed while something is shown waits for the prompt, and is echoed there.
@@ -81,14 +81,14 @@ start_editor() {
 }
 
 edit_lines() {
-  local line status prompt='> ' history=$BASE/history
+  local what line status prompt='> ' history=$BASE/history
   exec 5<>"$RUN/ask" 6<>"$RUN/bell"
   ((COLOR)) && prompt=$'\001\033[32m\002>\001\033[0m\002 '
   if [[ -n ${ORIG_LC_ALL+set} ]]; then LC_ALL=$ORIG_LC_ALL; else unset LC_ALL; fi
   set -o history
   HISTFILE=
   [[ -s $history ]] && history -r "$history"
-  while IFS= read -r _ <&5; do
+  while IFS= read -r what <&5; do
     stty "$TTY_STATE" 2>/dev/null
     if ! IFS= read -r -e -p "$prompt" line 2>&1; then
       [[ -n $line ]] || {
@@ -102,6 +102,13 @@ edit_lines() {
       history -s -- "$line"
       printf '%s\n' "$line" >>"$history"
     fi
+    # An open question takes the line; a prompt that stood open asks again.
+    if [[ -s $RUN/question ]]; then
+      put_answer terminal "$line"
+      [[ $what == answer ]] || printf '%s\n' "$what" >"$RUN/ask" &
+      continue
+    fi
+    [[ $what == answer ]] && continue
     escape_line line "$line"
     printf 'typed\t%s\n' "$line" >>"$RUN/queue"
     printf '\n' >&6
@@ -109,13 +116,14 @@ edit_lines() {
 }
 
 ask_line() {
-  [[ -n $EDITOR_PID ]] && printf '\n' >"$RUN/ask"
+  [[ -n $EDITOR_PID ]] && printf 'line\n' >"$RUN/ask" && PROMPT_OPEN=1
   return 0
 }
 
 # What was typed, as work for the loop.
 take_typed() { # <record>
   local line
+  PROMPT_OPEN=0
   unescape_line line "${1#typed$'\t'}"
   toml_trim line "$line"
   case $line in

@@ -1,6 +1,6 @@
 # status.awk - what a session is doing, for `status`: text, or with -v json=1 one object.
 #
-# -v name, dir, pid ("" = nobody runs it), busy, waiting;  environment STATUS_OPEN: the lines of active_sub.list
+# -v name, dir, pid ("" = nobody runs it), busy, waiting;  environment STATUS_OPEN: the lines of active_sub.list; STATUS_SANDBOX
 BEGIN {
     line = whole(dir "/stats.json")
     meta = whole(dir "/session.json")
@@ -25,9 +25,9 @@ function text(   state, owner, i, w) {
         of_meta("provider"), of_meta("model"), figure("current_turn_count")
     printf "requests %s (and %s summaries, %s sub-agents)\n", figure("agent_request_count"), figure("compact_request_count"), \
         figure("sub_agent_request_count")
-    printf "tokens   in %s, out %s, cache read %s (%.0f %%), cache written %s\ncontext  %s\ncost     $%.6f\n", figure("total_input_tokens"), \
+    printf "tokens   in %s, out %s, cache read %s (%.0f %%), cache written %s\ncontext  %s\ncost     $%.6f\nsandbox  %s\n", figure("total_input_tokens"), \
         figure("total_output_tokens"), figure("total_cache_read_tokens"), rate, figure("total_cache_creation_tokens"), \
-        figure("current_context_tokens"), figure("total_cost_usd")
+        figure("current_context_tokens"), figure("total_cost_usd"), ENVIRON["STATUS_SANDBOX"]
     for (i = 1; i <= opens; i++) if (open[i] != "") {
         split(open[i], w, " ")
         printf "open     %s (%s)\n", w[1], (w[2] == 0 ? "queued" : "pid " w[2])
@@ -40,8 +40,8 @@ function object(   i, w, list, running) {
         list = list (list == "" ? "" : ",") "{\"id\":" json_quote(w[1]) ",\"pid\":" w[2] + 0 "}"
     }
     running = pid == "" ? "false" : "true"
-    printf "{\"session_id\":%s,\"path\":%s,\"running\":%s,\"pid\":%s,\"busy\":%s,\"results_waiting\":%s,\"open\":[%s],\"provider\":%s,\"model\":%s,\"cache_rate_percent\":%.1f,\"stats\":%s}\n", \
+    printf "{\"session_id\":%s,\"path\":%s,\"running\":%s,\"pid\":%s,\"busy\":%s,\"results_waiting\":%s,\"open\":[%s],\"provider\":%s,\"model\":%s,\"sandbox\":%s,\"cache_rate_percent\":%.1f,\"stats\":%s}\n", \
         json_quote(json_clean(name)), json_quote(json_clean(dir)), running, (pid == "" ? "null" : pid), \
-        (busy ? "true" : "false"), (waiting ? "true" : "false"), list, json_quote(of_meta("provider")), json_quote(of_meta("model")), rate, \
+        (busy ? "true" : "false"), (waiting ? "true" : "false"), list, json_quote(of_meta("provider")), json_quote(of_meta("model")), json_quote(json_clean(ENVIRON["STATUS_SANDBOX"])), rate, \
         (n > 0 ? line : "{}")
 }

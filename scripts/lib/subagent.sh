@@ -47,7 +47,7 @@ background_command() {
     fail "no command provided"
     return
   fi
-  judge_command || return 0
+  judge_command "$ARG_command" && prepare_cage || return 0
   command_timeout seconds
   new_id id
   id=task_$id
@@ -236,7 +236,9 @@ exec_child() { # <id>
   [[ -z $OPT_BASE_URL ]] || words=("${words[@]}" --base-url "$OPT_BASE_URL")
   words=("${words[@]}" --max-tokens "$MAX_TOKENS" --tool-timeout "$TOOL_TIMEOUT" --max-turns "$MAX_TURNS"
     --max-context "$MAX_CONTEXT" --effort "$EFFORT_LEVEL" --thinking "$THINKING_KIND")
-  export BASH_AGENT_CHILD=1 BASH_AGENT_BASH_MODE=$MODE_DIGITS
+  is_sandbox_required && words=("${words[@]}" --require-sandbox)
+  ((OPT_NO_MASK)) && words=("${words[@]}" --no-mask)
+  export BASH_AGENT_CHILD=1 BASH_AGENT_BASH_MODE=$MODE_GIVEN
   if [[ -n $OPT_API_KEY && -n $API_KEY ]]; then
     if [[ $PROVIDER == claude ]]; then export ANTHROPIC_API_KEY=$API_KEY; else export OPENAI_API_KEY=$API_KEY; fi
   fi

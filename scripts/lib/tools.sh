@@ -1,4 +1,4 @@
-# tools.sh - the model's tools (CONTRACT §11) and the permission mode (§12).
+# tools.sh - the model's tools (CONTRACT §11). What they may do is said by policy.sh.
 #
 # A tool is a function tool_NAME. It reads ARG_* and leaves R_HEAD, R_FILE, R_NOTES, R_SUMMARY, R_ERROR, R_OPTIONS (for
 # awk/result.awk); fail TEXT makes an error of it. Results are stored in call order.
@@ -6,7 +6,7 @@
 TOOL_PID=''
 
 reset_result() {
-  R_HEAD='' R_FILE='' R_NOTES='' R_SUMMARY='' R_ERROR=0 R_TODO=''
+  R_HEAD='' R_FILE='' R_NOTES='' R_SUMMARY='' R_ERROR=0 R_TODO='' R_REFUSED=''
   R_OPTIONS=()
 }
 
@@ -42,11 +42,29 @@ run_tool() { # <number> <id> <name> <1 when its input was no object>
   else
     read_arguments "$1"
     case $3 in
-    Read | Write | Edit | Bash | Glob | Grep | TodoWrite | Skill | PlanConfirm | PlanClear | SubAgent) "tool_$3" "$1" ;;
+    Read | Write | Edit | Bash | Glob | Grep | TodoWrite | Skill | PlanConfirm | PlanClear | SubAgent)
+      "tool_$3" "$1"
+      ((ASK)) && [[ -n $R_REFUSED ]] && run_if_approved "$1" "$2" "$3"
+      ;;
     *) fail "unknown tool: $3" ;;
     esac
   fi
   record_result "$2" "$3"
+}
+
+# A refused call, when somebody says that it may run.
+run_if_approved() { # <number> <id> <name>
+  local given=$MODE_DIGITS wider
+  wider_mode wider "$R_REFUSED"
+  ask_approval "$1" "$2" "$3" "$R_REFUSED"
+  if ((INTERRUPTED || ENDING)); then
+    fail interrupted
+  elif [[ $APPROVED != false ]]; then
+    MODE_DIGITS=$wider
+    reset_result
+    "tool_$3" "$1"
+    [[ $APPROVED == session ]] || MODE_DIGITS=$given
+  fi
 }
 
 # The event, the block, what a person sees.
@@ -120,138 +138,7 @@ whole_number() { # <key>   ARG_<key> as digits, or ""; fails, with a result, whe
   return 1
 }
 
-# ---- Places and rights
-
-# Where a path really leads: links followed, `..` taken back, parts that do not exist kept as they are.
-resolve_path() { # <result-var> <absolute path>
-  local rp_rest=$2 rp_done='' rp_part rp_link rp_links=0
-  while [[ -n $rp_rest ]]; do
-    while [[ $rp_rest == /* ]]; do rp_rest=${rp_rest#/}; done
-    rp_part=${rp_rest%%/*}
-    if [[ $rp_rest == */* ]]; then rp_rest=${rp_rest#*/}; else rp_rest=''; fi
-    case $rp_part in
-    '' | .) continue ;;
-    ..)
-      rp_done=${rp_done%/*}
-      continue
-      ;;
-    esac
-    if [[ -L $rp_done/$rp_part ]]; then
-      ((++rp_links > 40)) && return 1
-      # A name may end in line feeds.
-      rp_link=$(readlink -- "$rp_done/$rp_part" && printf x) || return 1
-      rp_link=${rp_link%$'\nx'}
-      [[ $rp_link == /* ]] && rp_done=''
-      rp_rest=$rp_link/$rp_rest
-    else
-      rp_done=$rp_done/$rp_part
-    fi
-  done
-  printf -v "$1" '%s' "${rp_done:-/}"
-}
-
-setup_places() {
-  resolve_path REAL_HOME "${HOME:-/nowhere}"
-  resolve_path REAL_BASE "$BASE"
-  resolve_path REAL_S "$S"
-}
-
-is_below() { # <path> <directory>
-  [[ $1 == "$2" || $1 == "${2%/}"/* ]]
-}
-
-is_sensitive() { # <resolved path>   keys and credentials, wherever they lie
-  local name=${1##*/} part home=${REAL_HOME:-${HOME:-}}
-  if [[ -n $home ]]; then
-    for part in .ssh .gnupg .aws .azure .kube .docker .config/gh .config/gcloud .config/op .password-store \
-      .local/share/keyrings .netrc .git-credentials .config/git/credentials .npmrc .pypirc .pgpass .my.cnf .vault-token \
-      .cargo/credentials .cargo/credentials.toml; do
-      is_below "$1" "$home/$part" && return 0
-    done
-  fi
-  # Public certificates carry the same suffix as keys.
-  case $1 in
-  /etc/ssl/certs/* | /usr/* | /etc/pki/* | /etc/ca-certificates/*) return 1 ;;
-  esac
-  case $name in
-  *.[pP][eE][mM] | *.[kK][eE][yY] | .[eE][nN][vV]) return 0 ;;
-  .env.example | .env.sample | .env.template | .env.dist) return 1 ;;
-  .[eE][nN][vV].*) return 0 ;;
-  id_rsa | id_dsa | id_ecdsa | id_ed25519 | id_ecdsa_sk | id_ed25519_sk | .netrc | .git-credentials | .pgpass) return 0 ;;
-  esac
-  return 1
-}
-
-is_runtime() { # <resolved path>   what running programs need to read
-  local path
-  for path in /usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /etc/ld.so.cache /etc/ld.so.preload /etc/ld.so.conf \
-    /etc/ld.so.conf.d /etc/locale.alias /etc/locale.conf /etc/localtime /etc/timezone /etc/ssl/certs /etc/ssl/openssl.cnf \
-    /etc/pki/tls/certs /etc/pki/ca-trust /etc/ca-certificates /etc/ca-certificates.conf /etc/resolv.conf /etc/hosts \
-    /etc/host.conf /etc/nsswitch.conf /etc/gai.conf /etc/services /etc/protocols /etc/alternatives /dev/null /dev/zero \
-    /dev/full /dev/random /dev/urandom; do
-    is_below "$1" "$path" && return 0
-  done
-  return 1
-}
-
-scope_of() { # <result-var> <resolved path>   0 system, 1 external, 3 workspace: the digit of the mode
-  local so_scope=1 so_dir
-  if [[ $2 == "$REAL_S/plan.draft" || $2 == "$REAL_S/plan.md" ]]; then
-    so_scope=3
-  elif is_below "$2" "$REAL_BASE" || is_below "$2" "$REAL_S" || is_sensitive "$2"; then
-    so_scope=0
-  else
-    is_below "$2" "$CWD" && so_scope=3
-    for so_dir in /etc /boot /root /proc /sys /dev /var /run /private/etc /private/var /System; do
-      is_below "$2" "$so_dir" || continue
-      # A cwd inside a system directory is a workspace; a cwd of `/` does not turn /etc into one.
-      if is_below "$CWD" "$so_dir" && is_below "$2" "$CWD"; then
-        so_scope=3
-      elif is_below "$REAL_HOME" "$so_dir" && is_below "$2" "$REAL_HOME"; then
-        so_scope=1
-      else
-        so_scope=0
-      fi
-      break
-    done
-  fi
-  printf -v "$1" '%d' "$so_scope"
-}
-
-refuse() { # <required digits>
-  fail "command blocked by bash safety policy (required=$1 allowed=$MODE_DIGITS; mode=system/external/network/workspace bits=4:read,2:write,1:execute)"
-}
-
-# Sets REAL to where ARG_path (or the path given) leads; fails, with a result, when the mode does not allow it.
-judge_path() { # <path> <4 read | 2 write>
-  local path=$1 scope required='0000'
-  case $path in
-  '')
-    fail "no path provided"
-    return 1
-    ;;
-  \~) path=${HOME:-} ;;
-  \~/*) path=${HOME:-}/${path#??} ;;
-  /*) ;;
-  *) path=$CWD/$path ;;
-  esac
-  if ! resolve_path REAL "$path"; then
-    fail "$1: Too many levels of symbolic links"
-    return 1
-  fi
-  [[ $2 == 4 ]] && is_runtime "$REAL" && ! is_sensitive "$REAL" && return 0
-  scope_of scope "$REAL"
-  if (((${MODE_DIGITS:scope:1} & $2) == 0)); then
-    required=${required:0:scope}$2${required:scope+1}
-    refuse "$required"
-    return 1
-  fi
-  if [[ $2 != 4 && $REAL != "$REAL_S/plan.draft" ]] && { is_below "$REAL" "$REAL_BASE" || is_below "$REAL" "$REAL_S"; }; then
-    fail "$REAL belongs to the agent and is closed to tools; only plan.draft can be written there"
-    return 1
-  fi
-  return 0
-}
+# ---- Files
 
 # Fails, with a result, unless REAL is a regular file.
 need_regular() { # <path as given>
@@ -443,13 +330,13 @@ exec_command() { # <command> <output file> <pid file> <mark>
   for name in "${HIDDEN_ENV[@]}"; do unset "$name"; done
   if [[ -n ${ORIG_LC_ALL+set} ]]; then export LC_ALL=$ORIG_LC_ALL; else unset LC_ALL; fi
   export EDITOR=false VISUAL=false GIT_EDITOR=false GIT_SEQUENCE_EDITOR=false PAGER=cat GIT_PAGER=cat GIT_TERMINAL_PROMPT=0
-  export BASH_AGENT_CALL=$4 PWD=$CWD
+  export BASH_AGENT_CALL=$4 PWD=$CWD TMPDIR=$TOOL_TMP
   unset OLDPWD R_MASK
   umask "$ORIG_UMASK"
   cd "$CWD" || exit 127
   exec 2>/dev/null
   # shellcheck disable=SC2016 # the inner shell's own words
-  "${SETSID[@]+"${SETSID[@]}"}" sh -c 'echo $$ >"$1"; exec bash -c "$2"' sh "$3" "$1" </dev/null >>"$2" 2>&1
+  "${SETSID[@]+"${SETSID[@]}"}" sh -c 'echo $$ >"$1"; shift; exec "$@"' sh "$3" "${CAGE[@]+"${CAGE[@]}"}" bash -c "$1" </dev/null >>"$2" 2>&1
   # `wait` gives a trap's number in place of this when a signal comes at the same time.
   printf '%s\n' "$?" >"$2.code"
 }
@@ -552,7 +439,7 @@ run_command() { # <command> <seconds> <output file>
   elif [[ -n $sid ]] && kill -0 -- "-$sid" 2>/dev/null; then
     # Something it started is still there: a moment for its last words.
     sleep 0.2 2>/dev/null || sleep 1
-    CMD_SURVIVORS=$(ps -A -o pid= -o pgid= -o stat= 2>/dev/null | awk -v g="$sid" '$2 == g && $3 !~ /Z/ { s = s (s == "" ? "" : ", ") $1 } END { print s }')
+    CMD_SURVIVORS=$(ps -A -o pid= -o pgid= -o stat= -o comm= 2>/dev/null | awk -v g="$sid" '$2 == g && $3 !~ /Z/ && $4 != "bwrap" { s = s (s == "" ? "" : ", ") $1 } END { print s }')
   fi
   stop_group "$timer"
   stop_group "$TOOL_PID"
@@ -590,13 +477,6 @@ command_timeout() { # <result-var>   from ARG_timeout, never above the agent's
   return 0
 }
 
-# Without a sandbox a command can do anything in the workspace: so it needs all of its bits.
-judge_command() {
-  (((${MODE_DIGITS:3:1} & 7) == 7)) && return 0
-  refuse 0007
-  return 1
-}
-
 tool_Bash() {
   local seconds output=$RUN/out.$1
   if [[ $ARG_background == true ]]; then
@@ -604,7 +484,7 @@ tool_Bash() {
     return
   fi
   need_text command || return 0
-  judge_command || return 0
+  judge_command "$ARG_command" && prepare_cage || return 0
   command_timeout seconds
   run_command "$ARG_command" "$seconds" "$output"
   reset_result

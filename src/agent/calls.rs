@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::compact::{Outcome, Trigger};
 use super::response::Call;
 use super::{Agent, prompt};
+use crate::policy::Confinement;
 use crate::runtime::inbox::Event as Happening;
 use crate::session::conversation::{self, ToolResult};
 use crate::session::{StorageError, plan};
@@ -14,6 +15,9 @@ use crate::tools;
 /// How long an interrupted tool may take to end before it is left behind. It ends itself within 100 ms (CONTRACT §7);
 /// this is for a busy machine, so that what it printed is not lost.
 const TOOL_LET_GO: Duration = Duration::from_secs(2);
+
+/// Said once a run, where nothing confines commands.
+const UNCONFINED: &str = "commands are not confined: this system has neither Landlock nor bubblewrap; they are only judged beforehand (--require-sandbox runs none)";
 
 impl Agent {
     /// Runs the calls of one response: neighbours that only read side by side, the others one by one.
@@ -44,11 +48,30 @@ impl Agent {
     }
 
     fn run_batch(&mut self, batch: &[Call]) -> Result<Vec<tools::Output>, StorageError> {
+        let mut outputs = self.run_beside(batch, &Arc::clone(&self.tools))?;
+        for (call, output) in batch.iter().zip(&mut outputs) {
+            let Some(required) = output.refused else { continue };
+            if let Some(mode) = self.approved(call, required)? {
+                let wider = Arc::new(tools::Context { mode, ..(*self.tools).clone() });
+                if let Some(done) = self.run_beside(std::slice::from_ref(call), &wider)?.pop() {
+                    *output = done;
+                }
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Runs calls side by side to the end of the last one.
+    fn run_beside(
+        &mut self,
+        batch: &[Call],
+        context: &Arc<tools::Context>,
+    ) -> Result<Vec<tools::Output>, StorageError> {
         self.call += 1;
         let number = self.call;
         let mut outputs: Vec<Option<tools::Output>> = vec![None; batch.len()];
         for (index, call) in batch.iter().enumerate() {
-            outputs[index] = self.start_tool(number, index, call)?;
+            outputs[index] = self.start_tool(number, index, call, context)?;
         }
         while outputs.iter().any(Option::is_none) {
             match self.next_in_turn(TOOL_LET_GO) {
@@ -68,15 +91,17 @@ impl Agent {
         number: u64,
         index: usize,
         call: &Call,
+        context: &Arc<tools::Context>,
     ) -> Result<Option<tools::Output>, StorageError> {
         if self.is_cancelled() {
             return Ok(Some(tools::Output::interrupted()));
         }
-        if let Some(output) = self.own_tool(call)? {
+        if let Some(output) = self.own_tool(call, context)? {
             return Ok(Some(output));
         }
         let Some(cancel) = self.cancel.clone() else { return Ok(Some(tools::Output::interrupted())) };
-        let (context, sender, call) = (Arc::clone(&self.tools), self.inbox.sender(), call.clone());
+        self.warn_unconfined(call);
+        let (context, sender, call) = (Arc::clone(context), self.inbox.sender(), call.clone());
         let run = move || {
             let call = tools::Call { id: &call.id, name: &call.name, input: &call.input };
             let output = tools::run(&context, &call, &cancel);
@@ -87,8 +112,22 @@ impl Agent {
         Ok(None)
     }
 
+    /// Says once when commands run free though they should not.
+    pub(super) fn warn_unconfined(&mut self, call: &Call) {
+        if call.name == "Bash"
+            && self.tools.confinement == Confinement::WherePossible
+            && !self.tools.confinement.holds()
+        {
+            self.say_once(UNCONFINED);
+        }
+    }
+
     /// Calls that are about the session itself, and those that cannot run at all.
-    fn own_tool(&mut self, call: &Call) -> Result<Option<tools::Output>, StorageError> {
+    fn own_tool(
+        &mut self,
+        call: &Call,
+        context: &Arc<tools::Context>,
+    ) -> Result<Option<tools::Output>, StorageError> {
         if let Some(raw) = &call.broken_input {
             return Ok(Some(tools::Output::error(&broken_input(&call.name, raw))));
         }
@@ -102,7 +141,7 @@ impl Agent {
                 Some(tools::Output::plain("Plan cleared."))
             }
             "SubAgent" => Some(self.sub_agent(&call.input)?),
-            "Bash" => self.background_command(&call.input)?,
+            "Bash" => self.background_command(call, context)?,
             _ => None,
         })
     }

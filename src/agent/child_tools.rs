@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Agent;
 use super::children::SubAgent;
+use super::response::Call;
 use crate::session::events::Event;
 use crate::session::paths::SessionDir;
 use crate::session::time::{self, Timestamp};
@@ -49,17 +50,22 @@ impl Agent {
     }
 
     /// Bash with `background: true`; `None` when the call is an ordinary one.
-    pub(super) fn background_command(&mut self, input: &str) -> Result<Option<Output>, StorageError> {
-        let input: serde_json::Value = serde_json::from_str(input).unwrap_or_default();
+    pub(super) fn background_command(
+        &mut self,
+        call: &Call,
+        tools: &Arc<tools::Context>,
+    ) -> Result<Option<Output>, StorageError> {
+        let input: serde_json::Value = serde_json::from_str(&call.input).unwrap_or_default();
         if input["background"].as_bool() != Some(true) {
             return Ok(None);
         }
         let Some(command) = input["command"].as_str().filter(|command| !command.trim().is_empty()) else {
             return Ok(Some(Output::error("no command provided")));
         };
-        if let Err(refusal) = tools::judge_command(&self.tools, command) {
-            return Ok(Some(Output::error(&refusal.to_string())));
+        if let Err(refusal) = tools::judge_command(tools, command) {
+            return Ok(Some(Output::refusal(&refusal)));
         }
+        self.warn_unconfined(call);
         let timeout = input["timeout"]
             .as_f64()
             .filter(|seconds| *seconds > 0.0)
@@ -67,7 +73,7 @@ impl Agent {
             .map_or(self.tools.timeout, |timeout| timeout.min(self.tools.timeout));
         let id = format!("task_{}", time::new_id());
         self.open_children.insert(id.clone());
-        let tools = Arc::clone(&self.tools);
+        let tools = Arc::clone(tools);
         let pid = self.children.start_task(self.totals.turns, &id, command.to_owned(), timeout, tools)?;
         Ok(Some(Output::plain(format!("Async task started: task_id={id}, pid={pid}"))))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+use super::approval::Answerer;
 use super::children::{Children, Launch};
 use super::compact::{Outcome, Trigger};
 use super::record::Recorder;
@@ -106,6 +107,9 @@ impl Agent {
             held: Vec::new(),
             children,
             deadline,
+            attended: false,
+            answerer: None,
+            answer_open: false,
             compaction: super::compact::Memory::default(),
             syncer,
             input_ids,
@@ -130,7 +134,13 @@ impl Agent {
 
     /// A person is there: greets, and shows the last turns of `log`.
     pub fn attend(&mut self, log: Option<&Path>) -> std::io::Result<()> {
+        self.attended = true;
         self.recorder.display().greet(log)
+    }
+
+    /// A person is there to answer questions, and nothing else.
+    pub fn answered_by(&mut self, answerer: Box<dyn Answerer>) {
+        self.answerer = Some(answerer);
     }
 
     /// Compacts the window now, outside a turn; returns the exit code.

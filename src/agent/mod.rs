@@ -1,5 +1,6 @@
 //! What the agent decides: the loop, the turn, the prompt. It knows neither disk formats nor the screen.
 
+pub mod approval;
 mod ask;
 mod calls;
 mod child_tools;
@@ -28,6 +29,7 @@ use crate::session::input::InputIds;
 use crate::session::stats::Stats;
 use crate::tools;
 use crate::wire::message::{Message, Usage};
+use approval::{Answerer, Approval};
 use children::Children;
 use record::Recorder;
 
@@ -35,6 +37,8 @@ use record::Recorder;
 pub trait Display {
     /// An event was written: its line (with LF), and what a person sees of it.
     fn event(&mut self, line: &[u8], message: Option<&Message>, cancel: Option<&Cancel>);
+    /// A refused call may run if somebody says so. `at_terminal`: the next line that a person types answers it.
+    fn approval(&mut self, approval: &Approval, at_terminal: bool);
     /// Something for the person only: retries, warnings.
     fn notice(&mut self, text: &str);
     /// Text that a person asked for, as it is.
@@ -130,6 +134,8 @@ pub struct Settings {
     pub shell: String,
     /// Names of the selected skills.
     pub selected_skills: Vec<String>,
+    /// A refusal becomes a question, which waits this long for its answer.
+    pub ask: Option<std::time::Duration>,
     /// Most model calls of a turn.
     pub max_turns: u64,
     /// The window, in tokens.
@@ -191,6 +197,12 @@ pub struct Agent {
     children: Children,
     /// When the run's time is over (`--max-time`).
     deadline: Option<std::time::Instant>,
+    /// A person types lines.
+    attended: bool,
+    /// Without that: who asks for the answer to a question.
+    answerer: Option<Box<dyn Answerer>>,
+    /// It reads a line.
+    answer_open: bool,
     compaction: compact::Memory,
     syncer: Syncer,
     input_ids: InputIds,

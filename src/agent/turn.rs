@@ -286,6 +286,11 @@ impl Agent {
             }
             // What an abandoned call or tool still sends; an interrupt acted before it got here.
             Happening::Interrupt | Happening::Model { .. } | Happening::Tool { .. } => Ok(()),
+            // Too late: its question is closed.
+            Happening::Answered(_) => {
+                self.answer_open = false;
+                Ok(())
+            }
         }
     }
 

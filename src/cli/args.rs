@@ -126,11 +126,15 @@ pub struct AgentArgs {
     #[arg(long)]
     pub list_sessions: bool,
 
-    /// What tools may do: four octal digits (system, external, network, workspace), read-only, workspace, trusted
+    /// What tools may do: four octal digits (system, external, network, workspace), read-only, workspace, trusted, ask (workspace, and --ask)
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
 
-    /// Run commands confined by the kernel or not at all
+    /// Ask before a call that the mode does not allow, instead of refusing it
+    #[arg(long)]
+    pub ask: bool,
+
+    /// Run commands confined or not at all
     #[arg(long)]
     pub require_sandbox: bool,
 

@@ -98,7 +98,7 @@ fn dispatch(command: Command) -> Result<u8, ControlError> {
         Command::Watch { session, from_start, output_format } => {
             watch::watch(&place.any(&session)?, from_start, output_format)
         }
-        Command::Status { session, json } => status::status(&place.any(&session)?, json),
+        Command::Status { session, json } => status::status(&place.base, &place.any(&session)?, json),
         Command::Cost(args) => cost::cost(&place, &args),
         Command::Sessions { json } => place.sessions(json),
         Command::Path { session, what } => {

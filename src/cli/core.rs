@@ -2,6 +2,7 @@
 //! They only connect stdin, files and stdout to the library.
 
 mod filters;
+pub(super) mod policy;
 mod session;
 mod text;
 
@@ -91,6 +92,12 @@ pub enum Core {
         #[arg(long, value_name = "FILE")]
         reply: Option<PathBuf>,
     },
+    /// The mode that a command needs, and why
+    ///
+    /// First line: the mode. Then a line for each part that needs something: its mode, a TAB, what it does.
+    Classify(policy::ClassifyArgs),
+    /// Run a command confined to a mode, by Landlock and seccomp or by bubblewrap
+    Sandbox(policy::SandboxArgs),
 }
 
 /// `core resp`.
@@ -302,6 +309,8 @@ pub fn run(core: Core) -> u8 {
         Core::Body(args) => session::body(*args),
         Core::Json(JsonCommand::Escape) => text::escape(),
         Core::Json(JsonCommand::Get { key, raw }) => text::get(&key, raw),
+        Core::Classify(args) => policy::classify(&args),
+        Core::Sandbox(args) => policy::sandbox(&args),
         Core::Edit { path, name, reply } => text::edit(&path, name, reply.as_deref()),
     };
     match done {

@@ -20,6 +20,7 @@ use crate::runtime::signals::{self, Attendant};
 use crate::session::paths;
 use crate::session::{self, OpenOptions, Pick, Session, SessionError, StorageError, images, listing};
 use crate::tools::{self, Skills};
+use crate::ui::approve::TerminalAnswers;
 use crate::ui::out;
 use crate::ui::part::{self, Program};
 use crate::ui::plain;
@@ -309,6 +310,12 @@ fn run_session(
     if start.interactive {
         agent.attend((!is_new).then_some(events.as_path()))?;
     }
+    if config.ask.is_some()
+        && !start.interactive
+        && let Some(answers) = TerminalAnswers::start(agent.sender())?
+    {
+        agent.answered_by(Box::new(answers));
+    }
     Ok(agent.run(start.first, start.until))
 }
 
@@ -398,6 +405,7 @@ fn tool_context(config: &Config, session: &Session, skills: Skills) -> tools::Co
         tmp_dir: Some(tmp_dir(config, session)),
         base_dir: config.base.path().to_owned(),
         plan_draft: session.dir.plan_draft(),
+        private: Vec::new(),
         session_dir: session.dir.path().to_owned(),
         max_result: config.max_result,
         timeout: config.tool_timeout,
@@ -425,6 +433,7 @@ fn agent_settings(config: &Config) -> agent::Settings {
         lang: config.lang.clone(),
         shell: config.shell.clone(),
         selected_skills: config.skills.clone(),
+        ask: config.ask,
         max_turns: config.limits.turns,
         max_context: config.limits.context,
         budget: config.limits.budget.clone(),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use tree_sitter::{Node, Parser};
 
-use super::mode::{Access, Mode, Places, Scope, is_runtime, is_sensitive};
+use super::mode::{Access, Mode, Places, Scope, is_runtime};
 use words::Word;
 
 /// Commands inside commands (`sh -c`, `eval`) are followed this deep.
@@ -357,7 +357,6 @@ impl Judge<'_> {
             "/dev/stdout",
             "/dev/stderr",
         ];
-        let home = self.view.places.home.as_deref();
         if FREE.iter().any(|free| path == Path::new(free))
             || path.starts_with("/dev/fd")
             || path == Path::new("/dev/stdin")
@@ -368,7 +367,7 @@ impl Judge<'_> {
             return (Mode::NONE, "nothing");
         }
         let real = (self.view.resolve)(path);
-        if access == Access::Read && is_runtime(&real) && !is_sensitive(&real, home) {
+        if access == Access::Read && is_runtime(&real) && !self.view.places.is_secret(&real) {
             return (Mode::NONE, "nothing");
         }
         let scope = self.view.places.scope(&real);

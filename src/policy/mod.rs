@@ -5,4 +5,4 @@ pub mod mode;
 pub mod sandbox;
 
 pub use mode::{Access, Mode, Places, Refusal, Scope};
-pub use sandbox::{Confinement, Sandbox};
+pub use sandbox::{Cage, Confinement};

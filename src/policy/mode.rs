@@ -164,13 +164,28 @@ pub struct Places {
     pub session_dir: PathBuf,
     /// The one file of the session that tools may write.
     pub plan_draft: PathBuf,
+    /// Further directories of the agent's own, such as a script's temporary files.
+    pub private: Vec<PathBuf>,
+    /// Where links among `SENSITIVE_IN_HOME` lead.
+    pub linked: Vec<PathBuf>,
+}
+
+/// Where those of the home's sensitive places lead that are links.
+pub fn linked_secrets(home: &Path, real: &impl Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
+    let places = SENSITIVE_IN_HOME.iter().map(|secret| home.join(secret));
+    places.filter(|place| place.is_symlink()).map(|place| real(&place)).collect()
 }
 
 impl Places {
+    /// The directories that are the agent's own.
+    pub(super) fn own(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.base_dir, &self.session_dir].into_iter().chain(&self.private)
+    }
+
     /// Whether `mode` lets a tool do `access` to `path`, which must be really resolved (no symlinks, no `..`).
     pub fn judge(&self, mode: Mode, path: &Path, access: Access) -> Result<(), Refusal> {
         let refused = |required| Refusal::Mode { required, allowed: mode };
-        if access == Access::Read && is_runtime(path) && !is_sensitive(path, self.home.as_deref()) {
+        if access == Access::Read && is_runtime(path) && !self.is_secret(path) {
             return Ok(());
         }
         let required = Mode::of(self.scope(path), access);
@@ -189,10 +204,7 @@ impl Places {
         if self.is_plan(path) {
             return Scope::Workspace;
         }
-        if path.starts_with(&self.base_dir)
-            || path.starts_with(&self.session_dir)
-            || is_sensitive(path, self.home.as_deref())
-        {
+        if self.own().any(|own| path.starts_with(own)) || self.is_secret(path) {
             return Scope::System;
         }
         if self.tmp_dir.as_deref().is_some_and(|dir| path.starts_with(dir)) {
@@ -211,7 +223,13 @@ impl Places {
     /// Whether the path is one of the agent's own files, which no tool may write whatever the mode.
     #[must_use]
     pub fn is_agent_file(&self, path: &Path) -> bool {
-        (path.starts_with(&self.base_dir) || path.starts_with(&self.session_dir)) && path != self.plan_draft
+        self.own().any(|own| path.starts_with(own)) && path != self.plan_draft
+    }
+
+    /// Whether the path holds keys or credentials.
+    #[must_use]
+    pub fn is_secret(&self, path: &Path) -> bool {
+        self.linked.iter().any(|secret| path.starts_with(secret)) || is_sensitive(path, self.home.as_deref())
     }
 
     /// plan.draft is the model's own; plan.md, which the prompt names, can be read.
@@ -368,6 +386,8 @@ mod tests {
             plan_draft: session_dir.join("plan.draft"),
             session_dir,
             base_dir: base,
+            private: Vec::new(),
+            linked: Vec::new(),
         }
     }
 

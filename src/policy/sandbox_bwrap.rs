@@ -1,36 +1,53 @@
-//! Bubblewrap, where the kernel has no Landlock: the same grants as mounts. It keeps the network digit only as a
-//! whole (none, or all of it), and does not keep a command from signalling the agent.
+//! Bubblewrap, where the kernel has no Landlock: the same grants as mounts, the same seccomp filter, and a process
+//! namespace of its own, in which the agent cannot be seen.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use landlock::AccessFs;
 
-use super::{Grants, hide, must_hide};
+use super::{DROPPED_CAPABILITIES, Grants, filter, hide, must_hide};
 use crate::policy::mode::{Access, Mode, Places, Scope};
+
+/// In every sandbox: no processes but its own, a new /proc of them, no shared memory of others.
+const ALWAYS: &[&str] = &["--unshare-pid", "--unshare-ipc"];
 
 /// Whether bubblewrap is installed and may do its work. Tried once.
 pub(in crate::policy) fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     *POSSIBLE.get_or_init(|| {
         let mut probe = Command::new("bwrap");
-        probe.args(["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-net", "true"]);
+        probe.args(ALWAYS).args([
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--unshare-net",
+            "true",
+        ]);
         probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         probe.status().is_ok_and(|status| status.success())
     })
 }
 
-/// The words that go before a command: bubblewrap with its options.
-pub(in crate::policy) fn words(mode: Mode, places: &Places) -> io::Result<Vec<OsString>> {
+/// The words that go before a command, and the open files that they name: the options, which would show the closed
+/// places in the command's list of processes, and the seccomp filter.
+pub(in crate::policy) fn words(mode: Mode, places: &Places) -> io::Result<(Vec<OsString>, Vec<OwnedFd>)> {
+    let calls = filter_file(mode)?;
     let hidden = must_hide(mode, places);
     let mut grants = Grants { ruleset: None, seen: BTreeMap::new(), hidden };
     grants.everything(mode, places)?;
-    let mut words: Vec<OsString> = vec!["bwrap".into()];
+    let mut words: Vec<OsString> = Vec::new();
     let mut add = |option: &str, paths: &[&Path]| {
         words.push(option.into());
         words.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
@@ -65,10 +82,48 @@ pub(in crate::policy) fn words(mode: Mode, places: &Places) -> io::Result<Vec<Os
     {
         add("--unshare-net", &[]);
     }
-    add("--unshare-ipc", &[]);
     add("--chdir", &[&places.cwd]);
-    add("--", &[]);
-    Ok(words)
+    words.extend(ALWAYS.iter().map(OsString::from));
+    if !mode.permits(Scope::System, Access::Execute) {
+        // Root would keep all of them.
+        for (_, name) in DROPPED_CAPABILITIES {
+            words.extend(["--cap-drop".into(), name.into()]);
+        }
+    }
+    words.extend(["--seccomp".into(), calls.as_raw_fd().to_string().into()]);
+    let mut bytes = Vec::new();
+    for word in &words {
+        bytes.extend_from_slice(word.as_bytes());
+        bytes.push(0);
+    }
+    let options = nameless(&bytes)?;
+    let command = vec!["bwrap".into(), "--args".into(), options.as_raw_fd().to_string().into(), "--".into()];
+    Ok((command, vec![options, calls]))
+}
+
+/// The seccomp filter, as bubblewrap reads it.
+fn filter_file(mode: Mode) -> io::Result<OwnedFd> {
+    let mut bytes = Vec::new();
+    for step in filter(mode)? {
+        bytes.extend_from_slice(&step.code.to_ne_bytes());
+        bytes.extend_from_slice(&[step.jt, step.jf]);
+        bytes.extend_from_slice(&step.k.to_ne_bytes());
+    }
+    nameless(&bytes)
+}
+
+/// A file in memory, to be read from its start.
+fn nameless(bytes: &[u8]) -> io::Result<OwnedFd> {
+    // SAFETY: a C string that outlives the call.
+    let fd = unsafe { libc::memfd_create(c"bwrap".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let mut file = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Empty places over the agent's files, but for the plan, and over the credentials.
@@ -80,7 +135,9 @@ fn cover(places: &Places, add: &mut impl FnMut(&str, &[&Path])) {
         add("--ro-bind", &[&plan, &plan]);
     }
     add("--remount-ro", &[&places.base_dir]);
-    for secret in hide::secrets(places) {
+    for secret in
+        hide::secrets(places).into_iter().chain(places.private.iter().filter(|path| path.is_dir()).cloned())
+    {
         if secret.is_dir() {
             add("--tmpfs", &[&secret]);
             add("--remount-ro", &[&secret]);

@@ -28,7 +28,7 @@ pub(super) struct Hide {
 }
 
 impl Hide {
-    /// Covers the base directory (but for the plan) and the credentials below the home that are there.
+    /// Covers the base directory (but for the plan), what else is the agent's own, and the credentials below the home.
     pub(super) fn new(places: &Places) -> io::Result<Self> {
         let below = places.session_dir.strip_prefix(&places.base_dir).map_err(io::Error::other)?;
         let mut way = Vec::new();
@@ -41,7 +41,8 @@ impl Hide {
         let kept =
             plans.iter().filter(|plan| plan.is_file()).map(|plan| c_path(plan)).collect::<Result<_, _>>()?;
         let secrets = secrets(places);
-        let (directories, files): (Vec<_>, Vec<_>) = secrets.iter().partition(|secret| secret.is_dir());
+        let (mut directories, files): (Vec<_>, Vec<_>) = secrets.iter().partition(|secret| secret.is_dir());
+        directories.extend(places.private.iter().filter(|path| path.is_dir()));
         let c_paths =
             |paths: Vec<&PathBuf>| paths.into_iter().map(|path| c_path(path)).collect::<Result<_, _>>();
         Ok(Self {
@@ -105,7 +106,10 @@ impl Hide {
 pub(super) fn secrets(places: &Places) -> Vec<PathBuf> {
     let home = places.home.iter();
     let all = home.flat_map(|home| SENSITIVE_IN_HOME.iter().map(|secret| home.join(secret)));
-    all.filter(|path| path.exists()).collect()
+    // A link cannot be covered: what it leads to is.
+    all.filter(|path| path.exists() && !path.is_symlink())
+        .chain(places.linked.iter().filter(|path| path.exists()).cloned())
+        .collect()
 }
 
 /// Whether this process may have mounts of its own: by its own right, or as root of a user namespace. Tried once.

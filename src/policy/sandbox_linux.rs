@@ -11,7 +11,10 @@ use landlock::{
     ABI, Access as _, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, Scope as Isolation,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, sock_filter};
+use seccompiler::SeccompCmpOp::{self, Eq, MaskedEq, Ne};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCondition, SeccompFilter, SeccompRule, sock_filter,
+};
 
 #[path = "sandbox_bwrap.rs"]
 pub(super) mod bwrap;
@@ -83,6 +86,7 @@ const SYSTEM_CALLS: &[libc::c_long] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
@@ -105,30 +109,30 @@ const SYSTEM_CALLS: &[libc::c_long] = &[
 
 /// Capabilities (numbers of linux/capability.h) that root keeps no more: with them it reads the memory of any process
 /// (PERFMON, SYS_ADMIN, SYS_PTRACE), makes devices, mounts, loads modules, and so on. Root's rights over files stay.
-const DROPPED_CAPABILITIES: &[libc::c_ulong] = &[
-    2,  // DAC_READ_SEARCH
-    9,  // LINUX_IMMUTABLE
-    12, // NET_ADMIN
-    16, // SYS_MODULE
-    17, // SYS_RAWIO
-    19, // SYS_PTRACE
-    20, // SYS_PACCT
-    21, // SYS_ADMIN
-    22, // SYS_BOOT
-    25, // SYS_TIME
-    26, // SYS_TTY_CONFIG
-    27, // MKNOD
-    29, // AUDIT_WRITE
-    30, // AUDIT_CONTROL
-    32, // MAC_OVERRIDE
-    33, // MAC_ADMIN
-    34, // SYSLOG
-    35, // WAKE_ALARM
-    36, // BLOCK_SUSPEND
-    37, // AUDIT_READ
-    38, // PERFMON
-    39, // BPF
-    40, // CHECKPOINT_RESTORE
+const DROPPED_CAPABILITIES: &[(libc::c_ulong, &str)] = &[
+    (2, "CAP_DAC_READ_SEARCH"),
+    (9, "CAP_LINUX_IMMUTABLE"),
+    (12, "CAP_NET_ADMIN"),
+    (16, "CAP_SYS_MODULE"),
+    (17, "CAP_SYS_RAWIO"),
+    (19, "CAP_SYS_PTRACE"),
+    (20, "CAP_SYS_PACCT"),
+    (21, "CAP_SYS_ADMIN"),
+    (22, "CAP_SYS_BOOT"),
+    (25, "CAP_SYS_TIME"),
+    (26, "CAP_SYS_TTY_CONFIG"),
+    (27, "CAP_MKNOD"),
+    (29, "CAP_AUDIT_WRITE"),
+    (30, "CAP_AUDIT_CONTROL"),
+    (32, "CAP_MAC_OVERRIDE"),
+    (33, "CAP_MAC_ADMIN"),
+    (34, "CAP_SYSLOG"),
+    (35, "CAP_WAKE_ALARM"),
+    (36, "CAP_BLOCK_SUSPEND"),
+    (37, "CAP_AUDIT_READ"),
+    (38, "CAP_PERFMON"),
+    (39, "CAP_BPF"),
+    (40, "CAP_CHECKPOINT_RESTORE"),
 ];
 
 /// A ruleset and a filter, ready to be put on.
@@ -151,7 +155,7 @@ impl Prepared {
             filter: self.filter.as_ptr().cast_mut().cast::<libc::sock_filter>(),
         };
         if !self.whole_system {
-            for &capability in DROPPED_CAPABILITIES {
+            for &(capability, _) in DROPPED_CAPABILITIES {
                 // SAFETY: takes numbers only. Fails for all but root, who alone has something to drop.
                 unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
             }
@@ -341,8 +345,7 @@ fn closed(mode: Mode, places: &Places, access: Access, hidden: bool) -> Vec<Path
     let mut closed = Vec::new();
     let system = mode.permits(Scope::System, access);
     if !hidden && (access == Access::Write || !system) {
-        closed.push(places.base_dir.clone());
-        closed.push(places.session_dir.clone());
+        closed.extend(places.own().cloned());
     }
     if !system {
         if !hidden {
@@ -366,6 +369,11 @@ fn closed(mode: Mode, places: &Places, access: Access, hidden: bool) -> Vec<Path
     closed
 }
 
+/// Whether closed files lie in what the mode opens to writes, and cannot be hidden.
+pub(super) fn needs_detour(mode: Mode, places: &Places) -> bool {
+    version() > 0 && must_hide(mode, places) && !hide::is_possible()
+}
+
 /// Whether a directory that the mode opens to writes holds the agent's files or credentials: granted entry by entry,
 /// nothing new could be made right in it.
 fn must_hide(mode: Mode, places: &Places) -> bool {
@@ -373,47 +381,91 @@ fn must_hide(mode: Mode, places: &Places) -> bool {
         return false;
     }
     let secrets = hide::secrets(places);
-    let holds = |root: &PathBuf| {
-        std::iter::once(&places.base_dir).chain(&secrets).any(|path| path.starts_with(root) && path != root)
-    };
+    let covered = || places.own().filter(|path| path.is_dir()).chain(&secrets);
+    let holds = |root: &Path| covered().any(|path| path.starts_with(root) && path != root);
     let workspace = mode.permits(Scope::Workspace, Access::Write) && holds(&places.cwd);
-    let external = mode.permits(Scope::External, Access::Write) && places.home.as_ref().is_some_and(holds);
+    let external = mode.permits(Scope::External, Access::Write)
+        && (places.home.as_deref().is_some_and(holds) || places.private.iter().any(|path| path.is_dir()));
     // A workspace inside what would be covered would be covered too.
-    let inside = std::iter::once(&places.base_dir).chain(&secrets).any(|path| places.cwd.starts_with(path));
+    let inside = covered().any(|path| places.cwd.starts_with(path));
     (workspace || external) && !inside && places.base_dir.is_dir()
 }
 
-/// The calls that the mode closes; they fail with EACCES.
+/// Which calls the mode closes, and with which arguments (none: whatever they are); they fail with EACCES.
 fn filter(mode: Mode) -> io::Result<BpfProgram> {
     let network =
         [Access::Read, Access::Write, Access::Execute].map(|access| mode.permits(Scope::Network, access));
     let [read, write, listen] = network;
-    let mut calls = Vec::new();
-    if network.contains(&false) {
+    let mut calls: BTreeMap<libc::c_long, Vec<SeccompRule>> = BTreeMap::new();
+    let services = is_open_to_services(mode);
+    if network.contains(&false) || !services {
         // Its rings make sockets, connect and listen without the calls that are looked at here.
-        calls.push(libc::SYS_io_uring_setup);
+        calls.insert(libc::SYS_io_uring_setup, Vec::new());
     }
     if !network.contains(&true) {
-        // Unix sockets too: the machine's services listen on them. socketpair stays.
-        calls.push(libc::SYS_socket);
+        // socketpair stays: it leads nowhere.
+        calls.insert(libc::SYS_socket, Vec::new());
+    } else if !services || !(read || write) {
+        let mut closed = Vec::new();
+        if !services {
+            closed.push(when(&[(0, Eq, libc::AF_UNIX)])?);
+        }
+        if !(read || write) {
+            closed.extend(without_connection()?);
+        }
+        calls.insert(libc::SYS_socket, closed);
     }
     if !(read || write) {
-        calls.push(libc::SYS_connect);
+        calls.insert(libc::SYS_connect, Vec::new());
+        // TCP Fast Open connects by sending.
+        let fast_open = MaskedEq(u64::from(libc::MSG_FASTOPEN.cast_unsigned()));
+        for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+            calls.insert(call, vec![when(&[(flags, fast_open.clone(), libc::MSG_FASTOPEN)])?]);
+        }
     }
     if !listen {
-        calls.push(libc::SYS_listen);
+        calls.insert(libc::SYS_listen, Vec::new());
     }
     if !mode.permits(Scope::System, Access::Execute) {
-        calls.extend_from_slice(SYSTEM_CALLS);
+        calls.extend(SYSTEM_CALLS.iter().map(|&call| (call, Vec::new())));
     }
-    compile(&calls)
+    compile(calls)
 }
 
-fn compile(calls: &[libc::c_long]) -> io::Result<BpfProgram> {
-    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
+/// Whether Unix sockets are open. What listens on them acts with rights of its own (the user's systemd runs any program
+/// outside every sandbox, docker's is root's), and neither Landlock nor seccomp sees which one is called.
+fn is_open_to_services(mode: Mode) -> bool {
+    mode.permits(Scope::External, Access::Write) && mode.permits(Scope::External, Access::Execute)
+}
+
+/// Sockets that could send to an address without a connect: all but TCP, Unix streams and the kernel's own.
+fn without_connection() -> io::Result<Vec<SeccompRule>> {
+    let (own, kind) = ((0, Ne, libc::AF_NETLINK), MaskedEq(0xf));
+    let mut rules = Vec::new();
+    // Every kind but SOCK_STREAM, which is 1 (socket(2)).
+    for other in [2, 3, 4, 5, 6, 10] {
+        rules.push(when(&[own.clone(), (1, kind.clone(), other)])?);
+    }
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    rules.push(when(&families.map(|family| (0, Ne, family)))?);
+    rules.push(when(&[own, (2, Ne, 0), (2, Ne, libc::IPPROTO_TCP)])?);
+    Ok(rules)
+}
+
+/// A rule that holds when all of these do: number of the argument, comparison, value.
+fn when(conditions: &[(u8, SeccompCmpOp, libc::c_int)]) -> io::Result<SeccompRule> {
+    let conditions = conditions.iter().map(|(argument, compare, value)| {
+        let value = u64::from(value.cast_unsigned());
+        SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, compare.clone(), value)
+    });
+    let conditions = conditions.collect::<Result<_, _>>().map_err(io::Error::other)?;
+    SeccompRule::new(conditions).map_err(io::Error::other)
+}
+
+fn compile(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>) -> io::Result<BpfProgram> {
     let refuse = SeccompAction::Errno(libc::EACCES.cast_unsigned());
     let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, refuse, arch).map_err(io::Error::other)?;
     let mut program = if cfg!(target_arch = "x86_64") { without_x32() } else { Vec::new() };
     program.extend(BpfProgram::try_from(filter).map_err(io::Error::other)?);
     Ok(program)

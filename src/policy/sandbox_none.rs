@@ -26,11 +26,18 @@ pub(super) mod bwrap {
         false
     }
 
-    pub(in crate::policy) fn words(_mode: Mode, _places: &Places) -> io::Result<Vec<OsString>> {
-        Ok(Vec::new())
+    pub(in crate::policy) fn words(
+        _mode: Mode,
+        _places: &Places,
+    ) -> io::Result<(Vec<OsString>, Vec<std::os::fd::OwnedFd>)> {
+        Err(io::Error::other("there is no bubblewrap on this system"))
     }
 }
 
 pub(super) fn version() -> i64 {
     0
+}
+
+pub(super) fn needs_detour(_mode: Mode, _places: &Places) -> bool {
+    false
 }

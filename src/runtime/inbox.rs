@@ -62,6 +62,8 @@ pub enum Event {
     },
     /// The prompt was answered.
     Typed(Typed),
+    /// A question was answered by this line; where a person types lines anyway it comes as `Typed`.
+    Answered(String),
     /// A thing for the user that the notify reader or a child's waiter has to say.
     Warning(String),
     /// SIGINT, SIGTERM or SIGHUP. The running turn was cancelled already.

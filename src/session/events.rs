@@ -81,6 +81,18 @@ pub enum Event<'a> {
     UserNotify { content: &'a str },
     /// Everything sent before this sync is done.
     Sync { id: &'a str },
+    /// A refused call may run if somebody says so (ours); `input` is a raw JSON object.
+    ApprovalRequest {
+        id: &'a str,
+        tool_use_id: &'a str,
+        name: &'a str,
+        input: &'a str,
+        required: &'a str,
+        allowed: &'a str,
+        why: &'a str,
+    },
+    /// The answer (ours): `allow` is raw JSON, `by` says who gave it.
+    Approval { id: &'a str, allow: &'a str, by: &'a str },
 }
 
 impl Event<'_> {
@@ -139,6 +151,18 @@ impl Event<'_> {
                 .text("output", output),
             Self::UserNotify { content } => line.kind("user_notify").text("content", content),
             Self::Sync { id } => line.kind("sync").text("id", id),
+            Self::ApprovalRequest { id, tool_use_id, name, input, required, allowed, why } => line
+                .kind("approval_request")
+                .text("id", id)
+                .text("tool_use_id", tool_use_id)
+                .text("name", name)
+                .raw("input", input)
+                .text("required", required)
+                .text("allowed", allowed)
+                .text("why", why),
+            Self::Approval { id, allow, by } => {
+                line.kind("approval").text("id", id).raw("allow", allow).text("by", by)
+            }
         };
         line.ts(ts);
         line.close();
@@ -413,6 +437,23 @@ mod tests {
             ),
             (Event::UserNotify { content: "c" }, r#""type":"user_notify","content":"c""#.into()),
             (Event::Sync { id: "1" }, r#""type":"sync","id":"1""#.into()),
+            (
+                Event::ApprovalRequest {
+                    id: "a",
+                    tool_use_id: "t",
+                    name: "Bash",
+                    input: "{}",
+                    required: "0200",
+                    allowed: "0467",
+                    why: "w",
+                },
+                r#""type":"approval_request","id":"a","tool_use_id":"t","name":"Bash","input":{},"required":"0200","allowed":"0467","why":"w""#
+                    .into(),
+            ),
+            (
+                Event::Approval { id: "a", allow: "\"session\"", by: "terminal" },
+                r#""type":"approval","id":"a","allow":"session","by":"terminal""#.into(),
+            ),
         ];
         for (event, body) in rows {
             assert_eq!(encoded(event), format!("{{{body},\"ts\":\"{TS}\"}}\n"));

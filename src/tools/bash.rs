@@ -1,10 +1,9 @@
 //! Bash: a command in a session of its own, watched by one poll loop (CONTRACT §11).
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -15,12 +14,12 @@ use nix::sys::signal::Signal;
 use nix::unistd::pipe2;
 
 use super::input::Input;
-use super::place::{Ground, reason, resolve};
+use super::place::{Ground, real_path, reason};
 use super::process::{self, Tree};
 use super::truncate::{Bounded, without_controls};
 use super::{Context, Failure, Output, masked};
 use crate::policy::classify::{Verdict, View, classify};
-use crate::policy::{Access, Confinement, Mode, Refusal, Sandbox, Scope, sandbox};
+use crate::policy::{Access, Cage, Confinement, Mode, Places, Refusal, Scope};
 use crate::runtime::cancel::Cancel;
 
 /// How long a child that holds the output may still print once the shell is gone.
@@ -83,6 +82,7 @@ fn reply(result: &CommandResult, timeout: Duration) -> Output {
         shown: text(&result.output),
         is_error: result.timed_out || result.interrupted || result.exit_code != 0,
         todo: None,
+        refused: None,
     }
 }
 
@@ -135,7 +135,7 @@ fn seconds(time: Duration) -> String {
 /// the kernel does not confine can do anything in the workspace, so it needs all of the workspace's bits.
 pub fn judge_command(ctx: &Context, command: &str) -> Result<(), Refusal> {
     let mut required = classify_command(ctx, command).required();
-    let is_confined = ctx.confinement != Confinement::Off && sandbox::is_supported();
+    let is_confined = ctx.confinement.holds();
     let needs = |access| Mode::of(Scope::Workspace, access);
     if !is_confined && required.allows(needs(Access::Execute)) {
         required = required.union(needs(Access::Read)).union(needs(Access::Write));
@@ -144,11 +144,25 @@ pub fn judge_command(ctx: &Context, command: &str) -> Result<(), Refusal> {
 }
 
 /// What a command needs, part by part.
+fn classify_command(ctx: &Context, command: &str) -> Verdict {
+    classify_in(&Ground::new(ctx).places, command)
+}
+
+/// Which parts of a command need what the mode does not give.
+pub(super) fn reasons(ctx: &Context, command: &str) -> String {
+    let needs = classify_command(ctx, command).needs;
+    let missing: Vec<String> =
+        needs.into_iter().filter(|need| !ctx.mode.allows(need.required)).map(|need| need.why).collect();
+    match missing.is_empty() {
+        true => "nothing confines it here, so it needs all of the workspace".to_owned(),
+        false => missing.join("; "),
+    }
+}
+
+/// What a command needs, part by part, when it runs at these places.
 #[must_use]
-pub fn classify_command(ctx: &Context, command: &str) -> Verdict {
-    let ground = Ground::new(ctx);
-    let resolve = |path: &Path| resolve(path).unwrap_or_else(|_| path.to_path_buf());
-    classify(command, &View { places: &ground.places, resolve: &resolve })
+pub fn classify_in(places: &Places, command: &str) -> Verdict {
+    classify(command, &View { places, resolve: &real_path })
 }
 
 /// Runs a command to its end, for background tasks; `started` hears its pid. What cannot even start, or is refused, has
@@ -377,45 +391,18 @@ fn pump(
 }
 
 /// How a command is confined.
-enum Cage {
-    /// Not at all.
-    None,
-    /// By the kernel, entered in the child.
-    Kernel(Sandbox),
-    /// By a program that runs it; its words.
-    Wrapper(Vec<OsString>),
-}
-
 fn cage(ctx: &Context) -> io::Result<Cage> {
-    if ctx.confinement == Confinement::Off {
-        return Ok(Cage::None);
+    if ctx.confinement != Confinement::Off {
+        // The directory must be there to be granted.
+        let _ = ctx.tmp_dir.as_deref().is_some_and(private_dir);
     }
-    // The directory must be there to be granted.
-    let _ = ctx.tmp_dir.as_deref().is_some_and(private_dir);
-    let places = Ground::new(ctx).places;
-    if let Some(sandbox) = Sandbox::prepare(ctx.mode, &places)? {
-        return Ok(Cage::Kernel(sandbox));
-    }
-    match sandbox::wrapper(ctx.mode, &places)? {
-        Some(words) => Ok(Cage::Wrapper(words)),
-        None if ctx.confinement == Confinement::Required => {
-            Err(io::Error::other("a sandbox is required, and there is neither Landlock nor bubblewrap"))
-        }
-        None => Ok(Cage::None),
-    }
+    Cage::new(ctx.confinement, ctx.mode, &Ground::new(ctx).places)
 }
 
 /// `bash -c`, in a session of its own, without terminal, editor or pager.
 fn shell(ctx: &Context, command: &str, mark: &str, cage: Cage) -> Command {
-    let (mut shell, sandbox) = match cage {
-        Cage::None => (Command::new("bash"), None),
-        Cage::Kernel(sandbox) => (Command::new("bash"), Some(sandbox)),
-        Cage::Wrapper(words) => {
-            let mut wrapper = Command::new(words.first().map_or("bwrap".as_ref(), OsString::as_os_str));
-            wrapper.args(words.get(1..).unwrap_or_default()).arg("bash");
-            (wrapper, None)
-        }
-    };
+    let parent = std::process::id();
+    let mut shell = cage.command("bash", move || become_leader(parent));
     shell.arg("-c").arg(command).current_dir(&ctx.cwd).stdin(Stdio::null());
     for name in &ctx.hidden_env {
         shell.env_remove(name);
@@ -427,14 +414,6 @@ fn shell(ctx: &Context, command: &str, mark: &str, cage: Cage) -> Command {
     shell.env("PWD", &ctx.cwd).env(process::MARK_VARIABLE, mark);
     if let Some(dir) = ctx.tmp_dir.as_deref().filter(|dir| private_dir(dir)) {
         shell.env("TMPDIR", dir);
-    }
-    let parent = std::process::id();
-    // SAFETY: between fork and exec only async-signal-safe calls are made, and nothing is allocated.
-    unsafe {
-        shell.pre_exec(move || {
-            become_leader(parent)?;
-            sandbox.as_ref().map_or(Ok(()), Sandbox::enter)
-        });
     }
     shell
 }

@@ -16,8 +16,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use bash::{CommandResult, classify_command, judge_command, run_command};
+pub use bash::{CommandResult, classify_in, judge_command, run_command};
 pub use edit::{Edited, check_edit, edit_text};
+pub use place::real_path;
 pub use process::{become_subreaper, end_leftovers};
 pub use skills::{Skill, Skills};
 
@@ -45,6 +46,8 @@ pub struct Context {
     pub session_dir: PathBuf,
     /// The session's plan.draft.
     pub plan_draft: PathBuf,
+    /// Further directories of the agent's own, closed as its base directory is.
+    pub private: Vec<PathBuf>,
     /// The longest result in bytes (`TOOL_RESULT_MAX_BYTES`).
     pub max_result: usize,
     /// The longest time a call may take; a call's own `timeout` can only be shorter.
@@ -81,6 +84,8 @@ pub struct Output {
     pub is_error: bool,
     /// The extra pairs of TodoWrite.
     pub todo: Option<Todo>,
+    /// It did nothing, because the mode lacks a bit: the mode that it needs.
+    pub refused: Option<Mode>,
 }
 
 impl Output {
@@ -88,13 +93,19 @@ impl Output {
     #[must_use]
     pub fn plain(content: impl Into<String>) -> Self {
         let content = content.into();
-        Self { shown: content.clone(), content, is_error: false, todo: None }
+        Self { shown: content.clone(), content, is_error: false, todo: None, refused: None }
     }
 
     /// A failure: `Error: ` and what went wrong.
     #[must_use]
     pub fn error(text: &str) -> Self {
         Self { is_error: true, ..Self::plain(format!("Error: {text}")) }
+    }
+
+    /// A call that may not run.
+    #[must_use]
+    pub fn refusal(refusal: &Refusal) -> Self {
+        Failure::from(refusal.clone()).output()
     }
 
     /// A call that an interrupt kept from running, or that did not end in time for it.
@@ -106,11 +117,20 @@ impl Output {
 
 /// Why a call failed: the text for the model, without `Error: `.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure(String);
+pub(crate) struct Failure {
+    text: String,
+    /// The mode that was missing.
+    refused: Option<Mode>,
+}
 
 impl Failure {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self { text: text.into(), refused: None }
+    }
+
+    /// The result that says it.
+    pub(crate) fn output(&self) -> Output {
+        Output { refused: self.refused, ..Output::error(&self.text) }
     }
 
     /// What an interrupt leaves.
@@ -121,13 +141,17 @@ impl Failure {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        Self(refusal.to_string())
+        let refused = match &refusal {
+            Refusal::Mode { required, .. } => Some(*required),
+            Refusal::AgentFile(_) => None,
+        };
+        Self { text: refusal.to_string(), refused }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -146,9 +170,20 @@ pub fn run(ctx: &Context, call: &Call<'_>, cancel: &Cancel) -> Output {
         "Skill" => skills::skill(ctx, &input),
         name => Err(Failure::new(format!("unknown tool: {name}"))),
     });
-    let output = output
-        .unwrap_or_else(|failure| Output { is_error: true, ..Output::plain(format!("Error: {failure}")) });
+    let output = output.unwrap_or_else(|failure| failure.output());
     Output { content: finished(ctx, output.content), shown: finished(ctx, output.shown), ..output }
+}
+
+/// What a refused call wanted, for the person who is asked: the parts that the mode does not allow.
+#[must_use]
+pub fn reasons(ctx: &Context, name: &str, input: &str) -> String {
+    let Ok(input) = input::Input::parse(input) else { return String::new() };
+    let text = |key: &str| input.text(key).ok().flatten().unwrap_or_default().to_owned();
+    let why = match name {
+        "Bash" => bash::reasons(ctx, &text("command")),
+        name => format!("{name} {}", text(if name == "Glob" { "pattern" } else { "path" })),
+    };
+    masked(ctx, why)
 }
 
 /// Whether calls of this tool can run side by side with others: they change nothing.
@@ -208,6 +243,7 @@ pub(crate) mod testing {
                 base_dir,
                 session_dir,
                 plan_draft,
+                private: Vec::new(),
                 max_result: 100_000,
                 timeout: Duration::from_secs(60),
                 skills: Skills::default(),

@@ -13,7 +13,7 @@ use nix::sys::stat::{FileStat, Mode as FileMode, fchmod, fstat, fstatat, mkdirat
 use nix::unistd::{AccessFlags, Gid, Uid, UnlinkatFlags, faccessat, fchown, unlinkat};
 
 use super::{Context, Failure};
-use crate::policy::{Access, Places};
+use crate::policy::{Access, Places, mode};
 
 /// Links followed before a path is given up, as the kernel does.
 const MAX_LINKS: u32 = 40;
@@ -27,14 +27,21 @@ pub(crate) struct Ground<'a> {
 impl<'a> Ground<'a> {
     /// Resolves the session's directories once.
     pub(crate) fn new(ctx: &'a Context) -> Self {
-        let real = |path: &Path| resolve(path).unwrap_or_else(|_| path.to_path_buf());
+        let real = real_path;
+        // It lies where others can write too: a link in its place leads nowhere.
+        let real_parent = |path: &Path| match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => real(parent).join(name),
+            _ => path.to_path_buf(),
+        };
         let places = Places {
             cwd: real(&ctx.cwd),
             home: ctx.home.as_deref().map(real),
-            tmp_dir: ctx.tmp_dir.as_deref().map(real),
+            tmp_dir: ctx.tmp_dir.as_deref().map(real_parent),
             base_dir: real(&ctx.base_dir),
             session_dir: real(&ctx.session_dir),
             plan_draft: real(&ctx.plan_draft),
+            private: ctx.private.iter().map(|path| real(path)).collect(),
+            linked: ctx.home.iter().flat_map(|home| mode::linked_secrets(home, &real)).collect(),
         };
         Self { ctx, places }
     }
@@ -142,6 +149,11 @@ pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Ok(done)
+}
+
+/// The same; a path that cannot be followed is taken as it stands.
+pub fn real_path(path: &Path) -> PathBuf {
+    resolve(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// The names of a path, last first.

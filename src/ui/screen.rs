@@ -10,6 +10,7 @@ use super::part::{self, Ended, Program};
 use super::render::{CYAN, GREY, Human, Stream, safe};
 use super::replay;
 use super::title::{self, Figures};
+use crate::agent::approval::Approval;
 use crate::agent::{Display, RunEnd, TurnEnd};
 use crate::cli::args::OutputFormat;
 use crate::config::Look;
@@ -168,6 +169,15 @@ impl Display for Screen {
         }
         if let Some(Message::Error { message, .. }) = message {
             self.complain(message);
+        }
+    }
+
+    fn approval(&mut self, approval: &Approval, at_terminal: bool) {
+        if self.format == OutputFormat::Human {
+            self.close_line(None);
+        }
+        if at_terminal || self.format != OutputFormat::StreamJson {
+            out::stderr(safe(&approval.question(at_terminal)).as_bytes());
         }
     }
 

@@ -185,6 +185,8 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("async_task_result", &["task_id", "exit_code", "output"]),
     ("user_notify", &["content"]),
     ("sync", &["id"]),
+    ("approval_request", &["id", "tool_use_id", "name", "input", "required", "allowed", "why"]),
+    ("approval", &["id", "allow", "by"]),
 ];
 
 fn events(session: &Path) -> Result<(), String> {

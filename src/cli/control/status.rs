@@ -3,15 +3,17 @@
 use serde_json::json;
 
 use super::{ControlError, owner};
+use crate::cli::core::policy::places_of;
+use crate::config;
 use crate::session::meta::Meta;
-use crate::session::paths::SessionDir;
+use crate::session::paths::{Base, SessionDir};
 use crate::session::stats::Stats;
 use crate::session::{active, notify};
 use crate::ui::render::safe;
 
 /// Prints it, as text or as one JSON object.
-pub(super) fn status(dir: &SessionDir, as_json: bool) -> Result<u8, ControlError> {
-    let status = Status::read(dir)?;
+pub(super) fn status(base: &Base, dir: &SessionDir, as_json: bool) -> Result<u8, ControlError> {
+    let status = Status::read(base, dir)?;
     let text = if as_json { format!("{}\n", status.json()) } else { status.text() };
     Ok(super::super::print(text.as_bytes()))
 }
@@ -25,10 +27,13 @@ struct Status {
     children: Vec<active::Active>,
     meta: Meta,
     stats: Stats,
+    /// What confines commands that are started here.
+    sandbox: String,
 }
 
 impl Status {
-    fn read(dir: &SessionDir) -> Result<Self, ControlError> {
+    fn read(base: &Base, dir: &SessionDir) -> Result<Self, ControlError> {
+        let (confinement, mode) = config::confinement(base, &|name: &str| std::env::var_os(name))?;
         let pid = owner(dir);
         // Without an owner the flag and the list are what a crash left.
         let children = if pid.is_some() { active::entries(dir)? } else { Vec::new() };
@@ -41,6 +46,7 @@ impl Status {
             children,
             meta: Meta::load(dir)?.unwrap_or_default(),
             stats: Stats::load(&dir.stats())?.0,
+            sandbox: confinement.describe_at(mode, &places_of(base, dir.path())?),
         })
     }
 
@@ -63,7 +69,7 @@ impl Status {
         let owner = self.pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
         let mut text = format!(
             "session  {}\nstate    {}{owner}\npath     {}\nmodel    {} {}\nturns    {}\nrequests {} (and {} summaries, {} sub-agents)\n\
-             tokens   in {}, out {}, cache read {} ({:.0} %), cache written {}\ncontext  {}\ncost     ${:.6}\n",
+             tokens   in {}, out {}, cache read {} ({:.0} %), cache written {}\ncontext  {}\ncost     ${:.6}\nsandbox  {}\n",
             safe(&self.name),
             self.state(),
             safe(&self.path),
@@ -80,6 +86,7 @@ impl Status {
             stats.total_cache_creation_tokens,
             stats.current_context_tokens,
             stats.total_cost_usd,
+            self.sandbox,
         );
         for child in &self.children {
             let state = if child.pid == 0 { "queued".to_owned() } else { format!("pid {}", child.pid) };
@@ -104,6 +111,7 @@ impl Status {
             "open": children,
             "provider": self.meta.provider,
             "model": self.meta.model,
+            "sandbox": self.sandbox,
             "cache_rate_percent": (self.cache_rate() * 10.0).round() / 10.0,
             "stats": serde_json::from_str::<serde_json::Value>(&self.stats.to_json()).unwrap_or_default(),
         })

@@ -14,6 +14,8 @@ fn places() -> Places {
         plan_draft: session_dir.join("plan.draft"),
         session_dir,
         base_dir: base,
+        private: Vec::new(),
+        linked: Vec::new(),
     }
 }
 

@@ -46,12 +46,14 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::part::Program;
 use super::replay;
+use crate::agent::approval::Approval;
 use crate::agent::{Display, RunEnd, TurnEnd};
 use crate::runtime::cancel::Cancel;
 use crate::runtime::fifo;
 use crate::runtime::inbox::{Event, Running};
 use crate::runtime::signals::{Attendant, Heard};
 use crate::session::stats::Stats;
+use crate::ui::render::safe;
 use crate::wire::message::Message;
 pub use complete::Sources;
 
@@ -234,6 +236,10 @@ impl Display for Terminal {
         if let Some(message) = message {
             self.shared.push(Item::Message(message.clone()), cancel);
         }
+    }
+
+    fn approval(&mut self, approval: &Approval, at_terminal: bool) {
+        self.push(Item::Print(safe(&approval.question(at_terminal))));
     }
 
     fn notice(&mut self, text: &str) {
