@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use memchr::memmem;
-use similar::{ChangeTag, TextDiff};
+use similar::{DiffOp, DiffableStr, group_diff_ops};
 
 use super::files::write_failed;
 use super::input::Input;
@@ -12,6 +12,7 @@ use super::truncate::{clean, prefix};
 use super::{Context, Failure, Output};
 use crate::policy::Access;
 
+mod diff;
 mod hint;
 
 /// A larger file is not edited: it is held in memory twice.
@@ -133,30 +134,22 @@ impl Change {
         let end = lines_on(content, self.at + self.old, CONTEXT);
         let before = clean(&content[start..end]);
         let after = clean(&Self { at: self.at - start, ..self.copy() }.applied(&content[start..end]));
-        let diff = TextDiff::configure()
-            .timeout(std::time::Duration::from_millis(500))
-            .diff_lines(before.as_str(), after.as_str());
+        let (before, after) = (before.tokenize_lines(), after.tokenize_lines());
         let first = line_number(content, start) - 1;
         let (mut added, mut removed) = (0, 0);
         let mut text = format!("--- a/{path}\n+++ b/{path}\n");
-        for group in diff.grouped_ops(CONTEXT) {
+        for group in group_diff_ops(diff::operations(&before, &after), CONTEXT) {
             let (Some(head), Some(last)) = (group.first(), group.last()) else { continue };
             let old = head.old_range().start..last.old_range().end;
             let new = head.new_range().start..last.new_range().end;
             text.push_str(&format!("@@ -{} +{} @@\n", range(&old, first), range(&new, first)));
-            for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-                let sign = match change.tag() {
-                    ChangeTag::Equal => ' ',
-                    ChangeTag::Insert => '+',
-                    ChangeTag::Delete => '-',
-                };
-                added += usize::from(sign == '+');
-                removed += usize::from(sign == '-');
-                text.push(sign);
-                text.push_str(change.value());
-                if change.missing_newline() {
-                    text.push_str("\n\\ No newline at end of file\n");
-                }
+            for op in &group {
+                let is_equal = matches!(op, DiffOp::Equal { .. });
+                let new_range = if is_equal { 0..0 } else { op.new_range() };
+                push_lines(&mut text, if is_equal { ' ' } else { '-' }, &before[op.old_range()]);
+                push_lines(&mut text, '+', &after[new_range.clone()]);
+                removed += if is_equal { 0 } else { op.old_range().len() };
+                added += new_range.len();
             }
         }
         text.truncate(text.trim_end_matches('\n').len());
@@ -165,6 +158,17 @@ impl Change {
 
     fn copy(&self) -> Self {
         Self { at: self.at, old: self.old, new: self.new.clone() }
+    }
+}
+
+/// Lines of a hunk, each behind its sign.
+fn push_lines(text: &mut String, sign: char, lines: &[&str]) {
+    for line in lines {
+        text.push(sign);
+        text.push_str(line);
+        if !line.ends_with_newline() {
+            text.push_str("\n\\ No newline at end of file\n");
+        }
     }
 }
 

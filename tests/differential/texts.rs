@@ -121,7 +121,7 @@ fn edit_as_generated() {
     let cut = (
         any::<prop::sample::Index>(),
         any::<prop::sample::Index>(),
-        prop::sample::select(vec!["", "new", "x\ny", "\n", "a"]),
+        prop::sample::select(vec!["", "new", "x\ny", "\n", "a", "a\nb\na\n\na b\n", "\n\n\tx\na"]),
     );
     generated(40, (content, cut), |((lines, last), (from, to, new))| {
         let content = lines.join("\n") + if last { "\n" } else { "" };

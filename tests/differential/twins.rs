@@ -117,13 +117,14 @@ pub(crate) fn compare(
     Ok(())
 }
 
-/// Runs `check` over so many generated inputs; a failure is made small first.
+/// Runs `check` over so many generated inputs (`DIFFERENTIAL_ROUNDS` times as many); a failure is made small first.
 pub(crate) fn generated<S: proptest::strategy::Strategy>(
     cases: u32,
     strategy: S,
     check: impl Fn(S::Value) -> Result<(), String>,
 ) {
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 300, ..Config::default() };
+    let rounds = std::env::var("DIFFERENTIAL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let config = Config { cases: cases * rounds, failure_persistence: None, max_shrink_iters: 300, ..Config::default() };
     let result = TestRunner::new(config).run(&strategy, |value| check(value).map_err(TestCaseError::fail));
     if let Err(error) = result {
         panic!("{error}");
