@@ -4,7 +4,7 @@
 # Input    lines of events.jsonl. A line that is no JSON object is skipped.
 # Output   USER_MESSAGE, TEXT, THINKING, TOOL_CALL, TOOL_RESULT (200 characters + "..."), AGENT_RESULT (display order),
 #          ASYNC_TASK_RESULT, USER_NOTIFY, ERROR. What is not shown: every other type.
-# -v       out: see protocol.awk
+# -v       out: see protocol.awk; whole=1: results whole
 # NUL      as json.awk says: a line with NUL bytes is no JSON anyway.
 #
 # Text and thinking of one response are held back, and what comes between them with them, until it is sure that no
@@ -42,7 +42,7 @@ function event(line,   keys, raws, n, i, type) {
         emit_tool_call(str("name"), str("id"), m["input"])
     } else if (type == "tool_result") {
         release()
-        emit4("TOOL_RESULT", str("tool_use_id"), str("name"), cut(str("content")))
+        emit4("TOOL_RESULT", str("tool_use_id"), str("name"), whole ? str("content") : cut(str("content")))
     } else if (type == "stop") release()
     else if (type == "assistant_message") assistant_message()
     else if (type == "sub_agent_result")

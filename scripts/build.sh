@@ -24,7 +24,7 @@ quoted() { # <file>
 
 # What a part does when it is run by itself is not the agent's.
 part() { # <name>
-  sed '/^if \[\[ \${BASH_SOURCE\[0\]} == "\$0" \]\]; then$/,$d' "$ROOT/scripts/lib/$1.sh"
+  sed -e '1{/^#!/d;}' -e '/^if \[\[ \${BASH_SOURCE\[0\]} == "\$0" \]\]; then$/,$d' "$ROOT/scripts/lib/$1.sh"
 }
 
 embed() { # <directory in the private files> <file>…

@@ -106,17 +106,6 @@ stream_awk() { # <program> [-v …]   the same for input that someone waits for
   LC_ALL=C "${AWK_STREAM[@]}" -f "$AWK_DIR/json.awk" -f "$AWK_DIR/protocol.awk" -f "$program" "$@"
 }
 
-# The binary's filter, when there is one to use.
-setup_core() {
-  if [[ -n ${BASH_AGENT_CORE+set} ]]; then
-    CORE=$BASH_AGENT_CORE
-  else
-    CORE=$(command -v bash-agent 2>/dev/null) || CORE=
-    # This program under that name has no filters to offer.
-    [[ -n $CORE ]] && ! "$CORE" core --help >/dev/null 2>&1 </dev/null && CORE=
-  fi
-}
-
 # ---- Private files
 
 # RUN is this process's own, TOOL_TMP beside it the TMPDIR of what the tools run.

@@ -15,11 +15,16 @@ compact_if_due() { # auto
 }
 
 choose_keep() { # <result-var> <trigger> <context>
-  local ck_turns ck_compacts ck_requests ck_input
+  local ck_turns ck_compacts ck_requests ck_input ck_keep
   stat_of ck_turns current_turn_count
   stat_of ck_compacts compact_request_count
   stat_of ck_requests agent_request_count
   stat_of ck_input total_input_tokens
+  if has_core; then
+    ck_keep=$(run_core compact-choice --turns "$ck_turns" --compactions "$ck_compacts" --requests "$ck_requests" \
+      --total-input "$ck_input" --context "$3" --max-context "$MAX_CONTEXT" --trigger "$2" -- "$S/conversation.jsonl" 2>/dev/null)
+    core_did $? compact-choice && printf -v "$1" '%d' "$ck_keep" && return
+  fi
   printf -v "$1" '%d' "$(LC_ALL=C "${AWK[@]}" -v t="$ck_turns" -v c="$ck_compacts" -v requests="$ck_requests" \
     -v total_input="$ck_input" -v context="$3" -v M="$MAX_CONTEXT" -v trigger="$2" \
     -f "$AWK_DIR/compact_dp.awk" "$S/conversation.jsonl")"

@@ -177,7 +177,7 @@ PATIENCE=10
 send_words() { # <fifo> <field>…
   local fifo=$1
   shift
-  escape_fields "$@" | run_awk resp_encode.awk >"$RUN/frame"
+  encode_frames >"$RUN/frame" < <(escape_fields "$@")
   send_file "$fifo" "$RUN/frame"
 }
 
@@ -317,7 +317,7 @@ command_watch() {
   if [[ $COMMAND_FORMAT == stream-json ]]; then
     while next_event; do printf '%s\n' "$EVENT" || finish 141; done
   else
-    while next_event; do printf '%s\n' "$EVENT" || break; done | stream_awk event_replay.awk | display
+    while next_event; do printf '%s\n' "$EVENT" || break; done | replay_events | display
   fi
   return 0
 }
@@ -368,7 +368,7 @@ list_json() {
 
 command_export() {
   find_any
-  run_awk event_replay.awk -v whole=1 "$S/events.jsonl" | run_awk transcript.awk -v format="${COMMAND_FORMAT:-md}" -v name="${SESSION//\\/\\\\}"
+  replay_whole "$S/events.jsonl" | run_awk transcript.awk -v format="${COMMAND_FORMAT:-md}" -v name="${SESSION//\\/\\\\}"
 }
 
 # ---- Generated from the usage text

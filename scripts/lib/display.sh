@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # display.sh - what a person sees. Sourced by agent.sh; run by itself it is the filter of DESIGN's table:
 # display messages (RESP) on stdin -> text on stdout, as awk/display.awk does it.
 
@@ -12,11 +13,40 @@ setup_display() {
 }
 
 display() { # frames on stdin
-  if [[ -n ${CORE:-} ]] && ((!COLOR)); then
-    "$CORE" core display
-  else
-    stream_awk display.awk -v color="$COLOR" -v error_color="$COLOR_ERR"
+  local code when=never error_when=never
+  if has_core; then
+    ((COLOR)) && when=always
+    ((COLOR_ERR)) && error_when=always
+    run_core display --color "$when" --error-color "$error_when"
+    code=$?
+    case $code in
+    0 | 141) return "$code" ;;
+    esac
+    # The rest of what it was reading is shown by awk; the log has all of it.
+    core_died "$code" display
   fi
+  stream_awk display.awk -v color="$COLOR" -v error_color="$COLOR_ERR"
+}
+
+# Event lines on stdin -> frames, as they come.
+replay_events() {
+  if has_core; then
+    run_core replay
+    core_did $? replay && return
+  fi
+  stream_awk event_replay.awk
+}
+
+# The same for a transcript: results are whole.
+replay_whole() { # <events file>
+  if has_core; then
+    run_core replay --whole -- "$1" >"$RUN/replay"
+    if core_did $? replay; then
+      cat -- "$RUN/replay"
+      return
+    fi
+  fi
+  run_awk event_replay.awk -v whole=1 "$1"
 }
 
 # Frames for a person, in the human format only.
@@ -71,8 +101,8 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   # shellcheck source=scripts/lib/base.sh
   . "$LIB_DIR/base.sh"
   finish() { exit "$1"; }
+  has_core() { return 1; }
   setup_awk
-  setup_core
   setup_display
   display
 fi

@@ -16,7 +16,7 @@ setup_inbox() {
   exec 3<>"$S/input.fifo" 4<>"$S/notify.fifo"
   start_group read_input
   INPUT_PID=$GROUP_PID
-  start_group read_notices "$S"
+  start_group notify_reader
   NOTIFY_PID=$GROUP_PID
 }
 

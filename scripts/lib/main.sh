@@ -71,12 +71,13 @@ on_exit() {
 }
 
 is_main() {
-  [[ -n ${BASHPID:-} ]] && {
+  # (`return` by itself would give the status from before the trap.)
+  if [[ -n ${BASHPID:-} ]]; then
     [[ $BASHPID == "$$" ]]
-    return
-  }
-  # shellcheck disable=SC2016 # the inner shell's own word
-  [[ $(exec sh -c 'echo $PPID') == "$$" ]]
+  else
+    # shellcheck disable=SC2016 # the inner shell's own word
+    [[ $(exec sh -c 'echo $PPID') == "$$" ]]
+  fi
 }
 
 on_interrupt() {
@@ -331,7 +332,10 @@ finish_session() { # <exit code>
   fi
   end_children
   stop_group "$INPUT_PID"
+  # Not between the event of a result and its place in notify.buf.
+  state_lock "$S"
   stop_group "$NOTIFY_PID"
+  state_unlock
   exec 3>&- 4>&-
 }
 

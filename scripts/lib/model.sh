@@ -51,6 +51,31 @@ setup_cassette() {
 # ---- The body
 
 request_body() { # <instruction file or ""> <output file>
+  local line
+  : >"$RUN/window.notes"
+  body_by_core "$@" || body_by_awk "$@" || return 1
+  while IFS= read -r line; do say_once "$line"; done <"$RUN/window.notes"
+}
+
+body_by_core() { # <instruction file or ""> <output file>
+  local words word
+  has_core || return 1
+  # What was resolved here already; the rest it finds where we did.
+  words=(--model "$MODEL" --max-tokens "$MAX_TOKENS" --effort "$EFFORT_LEVEL" --thinking "$THINKING_KIND" --system "$RUN/system"
+    --image-bytes "$RUN/image.bytes")
+  [[ -z $PROVIDER_ARG ]] || words=("${words[@]}" --provider "$PROVIDER_ARG")
+  [[ -z $OPT_BASE_URL ]] || words=("${words[@]}" --base-url "$OPT_BASE_URL")
+  [[ -z $1 ]] || words=("${words[@]}" --instruction "$1")
+  ((DROP_SIGNED)) && words=("${words[@]}" --drop-signed)
+  [[ -z ${CONVERSATION:-} ]] || words=("${words[@]}" --until "$(($(wc -c <"$CONVERSATION")))")
+  for word in $OMIT; do words=("${words[@]}" --omit "$word"); done
+  run_core body "${words[@]}" -- "$S" >"$2" 2>"$RUN/body.err"
+  core_did $? body || return 1
+  # Its own warnings about the configuration were given here already.
+  sed '/^bash-agent: /d' "$RUN/body.err" >"$RUN/window.notes"
+}
+
+body_by_awk() { # <instruction file or ""> <output file>
   local program=body_anthropic.awk unsigned=0 images='' vision=1
   case $PROVIDER in
   claude) unsigned=1 ;;
@@ -67,11 +92,8 @@ request_body() { # <instruction file or ""> <output file>
     -v drop_signed="$DROP_SIGNED" -v notes_file="$RUN_V/window.notes" -v base_url="$URL"
   local output=$2
   shift 2
-  : >"$RUN/window.notes"
   LC_ALL=C "${AWK[@]}" -f "$AWK_DIR/json.awk" -f "$AWK_DIR/protocol.awk" -f "$AWK_DIR/window.awk" "$@" \
-    -f "$AWK_DIR/$program" "${CONVERSATION:-$S/conversation.jsonl}" >"$output" || return 1
-  local line
-  while IFS= read -r line; do say_once "$line"; done <"$RUN/window.notes"
+    -f "$AWK_DIR/$program" "${CONVERSATION:-$S/conversation.jsonl}" >"$output"
 }
 
 # ---- The connection
@@ -103,7 +125,7 @@ connect() { # <body file>   the answer with its headers, then a line with the en
     --speed-time "$STALL_TIMEOUT" -A "bash-agent/$VERSION" -H 'content-type: application/json' -H 'accept:' -H 'expect:' \
     --data-binary "@$1" --url "$URL" 2>"$RUN/curl.err"
   code=$?
-  if [[ -n ${CORE:-} ]]; then
+  if ((TRY_CORE)); then
     # The binary's filter takes the body as it is.
     printf '%s %s\n' "$code" "$(curl_words "$code")" >"$RUN/curl.code"
   else
@@ -160,9 +182,13 @@ decode() {
     return
     ;;
   esac
-  if [[ -n ${CORE:-} ]]; then
-    "$CORE" core sse --provider "$PROVIDER" --max-tokens "$MAX_TOKENS" --id-prefix "call_${CALL_SEED}_" --estimated \
+  if ((TRY_CORE)); then
+    run_core sse --provider "$PROVIDER" --max-tokens "$MAX_TOKENS" --id-prefix "call_${CALL_SEED}_" --estimated \
       --sent "$BODY_SIZE" --server "$PLACE"
+    key=$?
+    # Without a reader nobody wants the rest.
+    ((key == 141)) && return
+    core_did "$key" sse || : >"$RUN/sse.died"
     return
   fi
   local program=sse_anthropic.awk
@@ -213,6 +239,7 @@ try_script() { # <kind>
   trap ':' TERM
   # bash would tell of each part that is ended.
   exec 2>>"$RUN/model.err"
+  CORE_QUIET=1
   awk_value cassette "$CASSETTE"
   stream_awk sse_script.awk -v play="$PLAYED" -v calls="$PLAYED_CALLS" -v status="$RUN_V/sse.status" -v estimated=1 "$cassette" |
     respond "$1"
@@ -221,6 +248,7 @@ try_script() { # <kind>
 try_http() { # <kind> <body file>
   trap ':' TERM
   exec 2>>"$RUN/model.err"
+  CORE_QUIET=1
   connect "$2" | decode | respond "$1"
 }
 
@@ -230,7 +258,7 @@ ask_model() { # [instruction file] [kind]
   local instruction=${1:-} kind=${2:-agent} body=$RUN/body try=1 now wait_ms
   ANSWER='' ANSWER_USAGES='' FAIL_EXIT=1 FAIL_MESSAGE='' FAIL_KIND=''
   [[ -d $RUN/answer ]] || mkdir "$RUN/answer"
-  [[ $kind == agent ]] && before_call
+  before_call
   now_ms CALL_STARTED
   END_MARK=end-of-body-$$-$RANDOM$RANDOM
   BODY_SIZE=0 IMAGE_BYTES=0
@@ -239,7 +267,9 @@ ask_model() { # [instruction file] [kind]
   fi
   while :; do
     ((INTERRUPTED || ENDING)) && ANSWER=interrupted && return
-    rm -f "$RUN"/answer/* "$RUN/no_answer" "$RUN/status" "$RUN/error.body" "$RUN/sse.status" "$RUN/headers" "$RUN/curl.code"
+    rm -f "$RUN"/answer/* "$RUN/no_answer" "$RUN/status" "$RUN/error.body" "$RUN/sse.status" "$RUN/headers" "$RUN/curl.code" \
+      "$RUN/sse.died"
+    if has_core; then TRY_CORE=1; else TRY_CORE=0; fi
     ((++CALLS_MADE))
     CALL_SEED=$(printf '%04x%04x' $((RANDOM & 65535)) $((RANDOM & 65535)))
     if [[ $PROVIDER == script ]]; then
@@ -362,11 +392,14 @@ read_answer() {
       esac
     done <"$RUN/answer/result"
   fi
+  tell_core
   [[ -e $RUN/closed ]] && stdout_closed
   [[ $ANSWER == complete ]] && return
   if [[ -e $RUN/no_answer ]]; then
     IFS=' ' read -r word rest <"$RUN/no_answer"
     no_answer "$word" "$rest"
+  elif [[ -e $RUN/sse.died ]]; then
+    FAIL_KIND=Network FAIL_EXIT=7 FAIL_RETRY=1 FAIL_MESSAGE="$PLACE: the answer was cut off by the end of its filter"
   elif [[ -e $RUN/error.body ]]; then
     IFS= read -r word <"$RUN/status"
     # The end mark is ours.

@@ -1,7 +1,46 @@
-# notify.sh - results and remarks that arrive while the agent works (CONTRACT §7). Sourced by agent.sh; run by itself,
-# `notify.sh SESSION_DIR` is the notify reader, the twin of `core notify-reader SESSION_DIR`.
+#!/usr/bin/env bash
+# notify.sh - results and remarks that arrive while the agent works (CONTRACT §7). Sourced by agent.sh; run by itself
+# it is the twin of `core notify-reader`:
+#
+#   notify.sh [--show messages|events|none] SESSION_DIR      until the session has no owner any more
 
 # ---- The reader: a process of its own
+
+# The core's, else ours; ours too when the core's dies.
+notify_reader() {
+  local code
+  RECOVER=0
+  if has_core; then
+    case $FORMAT in
+    human)
+      run_core notify-reader --show messages -- "$S" | display
+      code=${PIPESTATUS[0]}
+      ;;
+    stream-json)
+      run_core notify-reader --show events -- "$S"
+      code=$?
+      ;;
+    *)
+      run_core notify-reader --show none -- "$S"
+      code=$?
+      ;;
+    esac
+    # 0: the session has no owner any more; 141: stdout has no reader.
+    ((code == 0 || code == 141)) && return
+    core_died "$code" notify-reader
+    RECOVER=1
+  fi
+  read_notices "$S"
+}
+
+# What another reader had taken out of the FIFO and not delivered when it died: its waiters have the frames still.
+recover_results() {
+  local id _
+  RECOVER=0
+  while IFS=' ' read -r id _; do
+    [[ -n $id && -e $RUN/$id.frame.sent ]] && ! is_answered "$id" && send_frames "$S/notify.fifo" "$RUN/$id.frame.sent" &
+  done <"$S/active_sub.list"
+}
 
 read_notices() { # <session dir>
   S=$1
@@ -9,9 +48,10 @@ read_notices() { # <session dir>
   exec 3<>"$S/notify.fifo" 6<>"${BELL:-$RUN/bell}"
   local noise=0
   while :; do
-    if ! next_byte 5; then
+    if ! next_byte $((RECOVER ? 1 : 2)); then
       noise=0
-      kill -0 "$$" 2>/dev/null || exit 0
+      ((RECOVER)) && recover_results
+      has_owner || exit 0
       continue
     fi
     if [[ $BYTE == '*' ]] && frame_begins; then
@@ -103,18 +143,27 @@ append_notice() { # <id or ""> <1 = a result>
   state_lock "$S"
   cat -- "$RUN/notice.lines" >>"$S/events.jsonl"
   # shellcheck disable=SC2086 # words without blanks or patterns
-  [[ -z $updates ]] || CORE='' write_stats < <(printf '%s\n' $updates) 2>/dev/null
+  [[ -z $updates ]] || write_stats < <(printf '%s\n' $updates) 2>/dev/null
   cat -- "$RUN/notice.frame" >>"$S/notify.buf"
   [[ -z $2 ]] || take_off_list "$1"
   state_unlock
-  if [[ $FORMAT == stream-json ]]; then cat -- "$RUN/notice.lines"; fi
-  if [[ -n $2 && $FORMAT == human ]]; then display <"$RUN/notice.frame"; fi
+  case $FORMAT in
+  stream-json) cat -- "$RUN/notice.lines" ;;
+  human) [[ -n $2 ]] && display <"$RUN/notice.frame" ;;
+  messages) [[ -n $2 ]] && cat -- "$RUN/notice.frame" ;;
+  esac
+  return 0
 }
 
 # The flag is looked at after the buffer was written, the buffer after the flag was taken away: nothing is left lying.
 raise_pending() {
   [[ -e $S/agent_running.flag ]] && return
   send_message "$S/input.fifo" NOTIFY_PENDING || say_warning "a result waits in notify.buf, but could not be announced"
+}
+
+# The reader ends with the session's owner.
+has_owner() {
+  kill -0 "$$" 2>/dev/null
 }
 
 # ---- The list of what is open, and its count. The caller holds state.lock.
@@ -205,19 +254,51 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   LIB_DIR=$(cd -P -- "${0%/*}" && pwd -P)
   AWK_DIR=${AWK_DIR:-$LIB_DIR/../../awk}
   ASSETS_DIR=$LIB_DIR/../../src/assets
-  for notify_part in base text session wire display model inbox; do
+  for notify_part in base text core session wire display model inbox control; do
     # shellcheck source=/dev/null
     . "$LIB_DIR/$notify_part.sh"
   done
-  FORMAT=none MODEL_V='' MODEL_FILES=("$ASSETS_DIR/models.json")
+  FORMAT=messages RECOVER=0 MODEL_FILES=("$ASSETS_DIR/models.json")
   finish() {
     [[ -n ${RUN:-} ]] && rm -rf -- "${RUN%/own}"
     exit "$1"
   }
-  if [[ $# != 1 || ! -p $1/notify.fifo ]]; then
-    echo "usage: notify.sh SESSION_DIR   (with its notify.fifo)" >&2
-    exit 2
+  # The twin is this one: no core.
+  has_core() { return 1; }
+  # The owner holds the lock of the session.
+  has_owner() { is_running "$S"; }
+  # Figures of a child cost what the model of the session costs now.
+  price_of() {
+    local po_model=''
+    [[ -s $S/session.json && $(<"$S/session.json") =~ \"model\":\"([^\"]*)\" ]] && awk_value po_model "${BASH_REMATCH[1]}"
+    printf -v "$1" '%s' "$(run_awk models.awk -v model="$po_model" -v usage="$2" "${MODEL_FILES[@]}" 2>/dev/null || echo 0)"
+  }
+  # A display is behind stdout, or the words go to stderr.
+  show_error() {
+    local text
+    if [[ $FORMAT == messages ]]; then
+      escape_line text "$1"
+      printf 'ERROR\t%s\n' "$text" | encode_frames
+    else
+      say_error "$1"
+    fi
+  }
+  notify_usage() {
+    echo "usage: notify.sh [--show messages|events|none] SESSION_DIR   (of a session that an agent runs)" >&2
+    finish 2
+  }
+  if [[ ${1:-} == --show ]]; then
+    case ${2:-} in
+    messages) ;;
+    events) FORMAT=stream-json ;;
+    none) FORMAT=none ;;
+    *) notify_usage ;;
+    esac
+    shift 2
   fi
+  [[ ${1:-} == -- ]] && shift
+  [[ $# == 1 && -p $1/notify.fifo ]] || notify_usage
+  S=$1
   trap 'finish 143' TERM
   trap 'finish 129' HUP
   trap 'finish 130' INT
@@ -225,10 +306,12 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   setup_awk
   setup_lock
   setup_silence
+  is_running "$S" || notify_usage
   setup_run
   awk_value RUN_V "$RUN"
-  awk_value SV "$1"
-  [[ -s $1/session.json && $(<"$1/session.json") =~ \"model\":\"([^\"]*)\" ]] && awk_value MODEL_V "${BASH_REMATCH[1]}"
+  awk_value SV "$S"
+  notify_base=${BASH_AGENT_HOME:-${HOME:-}}/.bash-agent
+  [[ -e $notify_base/models.json ]] && MODEL_FILES[1]=$notify_base/models.json
   BELL=/dev/null
-  read_notices "$1"
+  read_notices "$S"
 fi

@@ -38,9 +38,12 @@ say_goodbye() {
 # ---- Replay: the last ten turns, found from the end of the log.
 
 show_replay() {
-  if [[ -n ${CORE:-} ]]; then
-    "$CORE" core replay --last 10 "$S/events.jsonl" | display
-    return
+  if has_core; then
+    run_core replay --last 10 -- "$S/events.jsonl" >"$RUN/replay"
+    if core_did $? replay; then
+      display <"$RUN/replay"
+      return
+    fi
   fi
   last_turns 10 | run_awk event_replay.awk | display
 }

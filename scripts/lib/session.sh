@@ -295,10 +295,10 @@ make_files() {
   if [[ ! -e $S/stats.json ]]; then
     write_stats </dev/null 2>/dev/null
   else
-    file=$(run_awk stats.awk -v file="$SV/stats.json" -v get=total_cost_usd 2>&1 >/dev/null </dev/null)
+    stats_problem file
     if [[ -n $file ]]; then
       note "$file"
-      CORE='' write_stats </dev/null 2>/dev/null
+      write_stats </dev/null 2>/dev/null
     fi
   fi
 }
@@ -455,14 +455,10 @@ before_call() {
 
 # ---- stats.json
 
-# Updates on stdin, one a line; sets STATS_LINE. A broken file is reported on stderr by the filter.
+# Updates on stdin, one a line; sets STATS_LINE. A broken file is reported on stderr. The caller holds state.lock.
 write_stats() {
   local now line
   local_time now
-  if [[ -n ${CORE:-} ]]; then
-    "$CORE" core stats update "$S/stats.json" && IFS= read -r STATS_LINE <"$S/stats.json"
-    return
-  fi
   line=$(run_awk stats.awk -v file="$SV/stats.json" -v now="$now") || return 1
   {
     printf '%s\n' "$line" >"$S/stats.json.new" && mv -f -- "$S/stats.json.new" "$S/stats.json"
@@ -471,15 +467,39 @@ write_stats() {
 }
 
 update_stats() { # <key=value or key=+n>…
-  local notes problem
-  notes=$RUN/stats.notes
-  # The core takes the lock itself.
-  [[ -n ${CORE:-} ]] || state_lock "$S"
-  write_stats 2>"$notes" < <(printf '%s\n' "$@")
-  [[ -n ${CORE:-} ]] || state_unlock
+  local notes=$RUN/stats.notes problem
+  if ! core_stats "$notes" "$@"; then
+    state_lock "$S"
+    write_stats 2>"$notes" < <(if (($#)); then printf '%s\n' "$@"; fi)
+    state_unlock
+  fi
   if [[ -s $notes ]]; then
     while IFS= read -r problem; do event_error "$problem"; done <"$notes"
   fi
+}
+
+# The same by the core, which takes the lock itself. It replaces the file as the last thing it does: when that has
+# happened the update counts, however the core ended.
+core_stats() { # <file for problems> <key=value or key=+n>…
+  local before='' code notes=$1
+  has_core || return 1
+  shift
+  [[ -s $S/stats.json ]] && IFS= read -r before <"$S/stats.json"
+  run_core stats update -- "$S/stats.json" 2>"$notes" < <(if (($#)); then printf '%s\n' "$@"; fi)
+  code=$?
+  [[ -s $S/stats.json ]] && IFS= read -r STATS_LINE <"$S/stats.json"
+  core_did "$code" 'stats update' || [[ $STATS_LINE != "$before" ]]
+}
+
+# What is wrong with stats.json, "" when it is whole.
+stats_problem() { # <result-var>
+  local sp_text
+  if has_core; then
+    sp_text=$(run_core stats get "$S/stats.json" total_cost_usd 2>&1 >/dev/null)
+    core_did $? 'stats get' && printf -v "$1" '%s' "$sp_text" && return
+  fi
+  sp_text=$(run_awk stats.awk -v file="$SV/stats.json" -v get=total_cost_usd 2>&1 >/dev/null </dev/null)
+  printf -v "$1" '%s' "$sp_text"
 }
 
 stat_of() { # <result-var> <key>   from the last line read or written

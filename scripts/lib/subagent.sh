@@ -99,7 +99,8 @@ run_task() { # <id> <command> <seconds>
 deliver() { # <frame file> <session directory whose event log tells of a wait>
   kill -0 "$$" 2>/dev/null || exit 0
   send_frames "$S/notify.fifo" "$1" say_that_it_waits "$2"
-  rm -f -- "$1"
+  # Kept for the case that the notify reader dies with it in hand.
+  mv -f -- "$1" "$1.sent"
   # The main loop may have a place for one that waits.
   printf 'child\n' >>"$RUN/queue" && printf '\n' >"$RUN/bell" &
   wait
@@ -204,9 +205,24 @@ run_child() { # <id>
     [[ -s $RUN/$1.pid ]] && IFS= read -r code <"$RUN/$1.pid" && end_process "$code" 2
     code=143
   fi
-  run_awk sub_result.awk -v dir="$(printf '%s' "${PROJECT_DIR//\\/\\\\}/$1")" -v code="$code" >"$frame"
+  sub_result "$PROJECT_DIR/$1" "$code" >"$frame"
   rm -f -- "$RUN/$1.prompt" "$RUN/$1.description" "$RUN/$1.fork" "$RUN/$1.pid"
   deliver "$frame" "$PROJECT_DIR/$1"
+}
+
+# What a child did, as one frame for notify.fifo.
+sub_result() { # <its session directory> <exit code>
+  local dir
+  if has_core; then
+    run_core sub-result --exit-code "$2" -- "$1" >"$RUN/sub_result.${1##*/}"
+    if core_did $? sub-result; then
+      cat -- "$RUN/sub_result.${1##*/}"
+      rm -f -- "$RUN/sub_result.${1##*/}"
+      return
+    fi
+  fi
+  awk_value dir "$1"
+  run_awk sub_result.awk -v dir="$dir" -v code="$2"
 }
 
 end_process() { # <pid> <grace in seconds>
@@ -287,7 +303,7 @@ end_turn_children() {
 }
 
 emit_failed() { # <id> <text>   an AGENT_RESULT frame
-  printf 'AGENT_RESULT\t%s\tfailed\t\t%s\t0\t0\t0\t0\t0\n' "$1" "$2" | run_awk resp_encode.awk
+  printf 'AGENT_RESULT\t%s\tfailed\t\t%s\t0\t0\t0\t0\t0\n' "$1" "$2" | encode_frames
 }
 
 # All of them, at the end: TERM, two seconds, KILL.

@@ -284,8 +284,23 @@ tool_Write() {
   R_HEAD="OK: wrote $bytes bytes to $ARG_path"
 }
 
+# REAL with old and new exchanged, into $RUN/edited; what is to be said of it into $RUN/reply.
+edit_text() { # <file with the frame of old and new>
+  local path real code
+  if has_core; then
+    run_core edit --name="$ARG_path" --reply "$RUN/reply" -- "$REAL" <"$1" >"$RUN/edited"
+    code=$?
+    # 1 is a refusal, with its reason.
+    ((code == 1)) && [[ -s $RUN/reply ]] && return 1
+    core_did "$code" edit && return
+  fi
+  awk_value path "$ARG_path"
+  awk_value real "$REAL"
+  run_awk edit_file.awk -v path="$path" -v file="$real" -v reply="$RUN_V/reply" <"$1" >"$RUN/edited"
+}
+
 tool_Edit() {
-  local path real
+  local path
   need_text path && has_text old_string && has_text new_string || return 0
   if [[ $KINDS != *' new_string:'* ]]; then
     fail "no new_string provided"
@@ -297,9 +312,7 @@ tool_Edit() {
     return
   fi
   need_regular "$ARG_path" || return 0
-  awk_value path "$ARG_path"
-  awk_value real "$REAL"
-  if run_awk edit_file.awk -v path="$path" -v file="$real" -v reply="$RUN_V/reply" <"$RUN/answer/edit.$1" >"$RUN/edited"; then
+  if edit_text "$RUN/answer/edit.$1"; then
     replace_file "$ARG_path" "$RUN/edited" || return 0
     R_OPTIONS=(-v first_line=1)
     R_FILE=$RUN/reply

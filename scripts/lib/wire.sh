@@ -1,7 +1,18 @@
+#!/usr/bin/env bash
 # wire.sh - RESP frames (CONTRACT §3). Sourced by agent.sh; run by itself it is a filter:
 #
 #   wire.sh encode < lines      lines of TAB-separated, escaped fields -> frames
 #   wire.sh decode < frames     frames -> such lines
+
+# Lines on stdin -> frames.
+encode_frames() {
+  if has_core; then
+    run_core resp encode
+    core_did $? 'resp encode'
+    return
+  fi
+  stream_awk resp_encode.awk
+}
 
 # Writes a file of frames whole into a FIFO, with the lock that every writer of ours takes. When the lock is not to be
 # had for 5 s the function named is called, and it waits on.
@@ -57,14 +68,13 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   AWK_DIR=${AWK_DIR:-$LIB_DIR/../../awk}
   # shellcheck source=scripts/lib/base.sh
   . "$LIB_DIR/base.sh"
+  # The twin is this one: no core.
+  has_core() { return 1; }
   finish() { exit "$1"; }
   setup_awk
-  setup_core
   case ${1:-} in
-  encode | decode)
-    if [[ -n $CORE ]]; then exec "$CORE" core resp "$1"; fi
-    if [[ $1 == encode ]]; then stream_awk resp_encode.awk; else stream_awk resp_decode.awk -v out=lines; fi
-    ;;
+  encode) encode_frames ;;
+  decode) stream_awk resp_decode.awk -v out=lines ;;
   *)
     echo "usage: wire.sh encode|decode" >&2
     exit 2

@@ -256,7 +256,7 @@ pub enum Command {
     /// Print the manual page
     Man,
     /// The agent's parts as filters
-    #[command(subcommand, arg_required_else_help = false)]
+    #[command(subcommand, version, arg_required_else_help = false)]
     Core(super::core::Core),
 }
 

@@ -2,6 +2,7 @@
 //! They only connect stdin, files and stdout to the library.
 
 mod filters;
+mod input;
 pub(super) mod policy;
 mod session;
 mod text;
@@ -35,6 +36,9 @@ pub enum Core {
     Sse(SseArgs),
     /// Lines of events.jsonl to display messages
     Replay {
+        /// Results whole, not their first 200 characters
+        #[arg(long)]
+        whole: bool,
         /// Only the last N turns
         #[arg(long, value_name = "N", value_parser = args::count)]
         last: Option<u64>,
@@ -206,6 +210,18 @@ pub struct BodyArgs {
     /// One more user message behind the conversation
     #[arg(long, value_name = "FILE")]
     instruction: Option<PathBuf>,
+    /// Only the conversation's first N bytes, whole lines
+    #[arg(long, value_name = "N")]
+    until: Option<u64>,
+    /// Leave out what the server does not take: one of thinking, effort, cache_control, stream_options, include, summary, images, other_limit, other_reasoning
+    #[arg(long, value_name = "FIELD")]
+    omit: Vec<String>,
+    /// Write here how many bytes of the body are images
+    #[arg(long, value_name = "FILE")]
+    image_bytes: Option<PathBuf>,
+    /// Leave signed thinking out
+    #[arg(long)]
+    drop_signed: bool,
     /// The agent's options.
     #[command(flatten)]
     agent: AgentArgs,
@@ -273,6 +289,8 @@ enum CoreError {
     Failed(String),
     #[error("nobody reads stdout any more")]
     Closed,
+    #[error("interrupted")]
+    Interrupted,
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -288,6 +306,7 @@ impl CoreError {
             Self::Config(error) => error.exit(),
             Self::Storage(_) | Self::Fifo(_) => Exit::Storage,
             Self::Closed => Exit::BrokenPipe,
+            Self::Interrupted => Exit::Interrupted,
             Self::Read(..) | Self::Write(..) | Self::TooLong(_) | Self::Failed(_) => Exit::Failed,
         }
     }
@@ -299,7 +318,7 @@ pub fn run(core: Core) -> u8 {
         Core::Resp(Resp::Encode) => filters::encode(),
         Core::Resp(Resp::Decode) => filters::decode(),
         Core::Sse(args) => filters::sse(&args),
-        Core::Replay { last, file } => filters::replay(last, file.as_deref()),
+        Core::Replay { whole, last, file } => filters::replay(whole, last, file.as_deref()),
         Core::Display { color, error_color } => filters::display(color, error_color),
         Core::Stats(StatsCommand::Update { file }) => session::stats_update(&file),
         Core::Stats(StatsCommand::Get { file, keys }) => session::stats_get(&file, &keys),
@@ -315,7 +334,7 @@ pub fn run(core: Core) -> u8 {
     };
     match done {
         Ok(exit) => exit.code(),
-        Err(CoreError::Closed) => Exit::BrokenPipe.code(),
+        Err(error @ (CoreError::Closed | CoreError::Interrupted)) => error.exit().code(),
         Err(error) => {
             out::complain(&error.to_string());
             error.exit().code()
@@ -324,7 +343,7 @@ pub fn run(core: Core) -> u8 {
 }
 
 /// Reads `input` to its end in large pieces: each piece, then `None`, goes to `take`, and what that appends to its
-/// second argument is written at once. Ends quietly when nobody reads it any more.
+/// second argument is written at once. Ends quietly when nobody reads it any more; Ctrl+C ends the input.
 fn pump(
     name: &str,
     mut input: impl Read,
@@ -346,16 +365,19 @@ fn pump(
             return Ok(Exit::BrokenPipe);
         }
         if read == 0 {
-            return Ok(Exit::Ok);
+            return Ok(if input::is_interrupted() { Exit::Interrupted } else { Exit::Ok });
         }
     }
 }
 
-/// All of stdin.
+/// All of stdin. An interrupt comes before its end: then nothing is done.
 fn whole_stdin() -> Result<Vec<u8>, CoreError> {
     let mut bytes = Vec::new();
-    let read = io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes);
+    let read = input::Stdin::new().take(MAX_INPUT + 1).read_to_end(&mut bytes);
     read.map_err(|error| CoreError::Read("stdin".to_owned(), error))?;
+    if input::is_interrupted() {
+        return Err(CoreError::Interrupted);
+    }
     if bytes.len() as u64 > MAX_INPUT {
         return Err(CoreError::TooLong("stdin"));
     }

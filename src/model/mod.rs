@@ -36,6 +36,7 @@ pub use self::error::{ErrorKind, ModelError};
 pub use self::http::Proxies;
 pub use self::retry::RetryPolicy;
 pub use self::sse::{Decoder, DecoderOptions, End};
+pub use self::stream::Omit;
 
 /// The model that is used at DeepSeek when none is named.
 pub const DEEPSEEK_MODEL: &str = "deepseek-chat";
@@ -401,8 +402,8 @@ pub fn decoder(provider: Provider, options: &DecoderOptions) -> Decoder {
 }
 
 /// The body that a request would have (`core body`). `script` has an empty one.
-pub fn body<'a>(settings: &Settings, request: &Request<'a>) -> io::Result<BodyParts<'a>> {
-    stream::body(settings, request, &stream::Omit::default())
+pub fn body<'a>(settings: &Settings, request: &Request<'a>, omit: &Omit) -> io::Result<BodyParts<'a>> {
+    stream::body(settings, request, omit)
 }
 
 /// Whether a stop reason says that the answer was cut by a limit: then its calls are not to run (CONTRACT §7).

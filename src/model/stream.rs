@@ -28,7 +28,7 @@ const MAX_REST: u64 = 16 * 1024;
 
 /// The fields of a request that a server refused and that we can do without, for the life of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Omit {
+pub struct Omit {
     pub(super) thinking: bool,
     pub(super) effort: bool,
     pub(super) cache_control: bool,
@@ -43,6 +43,28 @@ pub(super) struct Omit {
     pub(super) summary: bool,
     /// Images: their paths are told instead.
     pub(super) images: bool,
+}
+
+impl Omit {
+    /// These fields, named as `-v omit` of awk/body_*.awk names them. Fails with the first word that names none.
+    pub fn of(words: &[String]) -> Result<Self, &str> {
+        let mut omit = Self::default();
+        for word in words {
+            *match word.as_str() {
+                "thinking" => &mut omit.thinking,
+                "effort" => &mut omit.effort,
+                "cache_control" => &mut omit.cache_control,
+                "stream_options" => &mut omit.stream_options,
+                "other_limit" => &mut omit.other_limit,
+                "other_reasoning" => &mut omit.other_reasoning,
+                "include" => &mut omit.include,
+                "summary" => &mut omit.summary,
+                "images" => &mut omit.images,
+                _ => return Err(word),
+            } = true;
+        }
+        Ok(omit)
+    }
 }
 
 /// The head of a JSON body: members in order, each one replaced by `extra_body`'s of the same name.

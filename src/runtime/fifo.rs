@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -80,10 +80,16 @@ impl Fifo {
 
     /// Waits until bytes are there (true) or `deadline` comes (false; `None` = for ever).
     pub fn wait(&self, deadline: Option<Instant>) -> io::Result<bool> {
+        self.wait_with(deadline, None)
+    }
+
+    /// The same, and ends too when `wake` is readable.
+    pub fn wait_with(&self, deadline: Option<Instant>, wake: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         loop {
-            let mut fds = [PollFd::new(self.reader.as_fd(), PollFlags::POLLIN)];
+            let mut fds = vec![PollFd::new(self.reader.as_fd(), PollFlags::POLLIN)];
+            fds.extend(wake.map(|wake| PollFd::new(wake, PollFlags::POLLIN)));
             match poll(&mut fds, timeout_until(deadline)) {
-                Ok(n) if n > 0 => return Ok(true),
+                Ok(n) if n > 0 => return Ok(fds[0].any() != Some(false)),
                 Ok(_) | Err(Errno::EINTR) if deadline.is_some_and(|end| Instant::now() >= end) => {
                     return Ok(false);
                 }

@@ -2,6 +2,8 @@
 //! a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod shape;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

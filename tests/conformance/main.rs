@@ -10,6 +10,8 @@ mod check;
 mod normal;
 mod pattern;
 mod process;
+#[path = "../common/shape.rs"]
+mod shape;
 mod world;
 
 use std::collections::BTreeMap;

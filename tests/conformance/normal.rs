@@ -1,5 +1,6 @@
 //! Takes out of what a run left whatever differs from run to run: places, ports, ids, times, pids, speeds.
 
+use crate::shape::fits;
 use crate::world::World;
 
 /// Replaces what differs in any text.
@@ -102,18 +103,4 @@ pub(crate) fn replace(text: &str, form: &str, name: &str) -> String {
         }
     }
     out
-}
-
-/// How many bytes at the start of `text` have the form of `form`.
-pub(crate) fn fits(text: &str, form: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    if bytes.len() < form.len() {
-        return None;
-    }
-    let same = form.bytes().zip(bytes).all(|(form, byte)| match form {
-        b'9' => byte.is_ascii_digit(),
-        b'h' => byte.is_ascii_digit() || (b'a'..=b'f').contains(byte),
-        other => other == *byte,
-    });
-    same.then_some(form.len())
 }

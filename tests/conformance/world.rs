@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mock_model::{After, Rule, Server, When};
 
 use crate::case::Case;
-use crate::normal::fits;
+use crate::shape::fits;
 
 /// The key that the program is given; it must turn up nowhere but in the request's headers.
 pub(crate) const KEY: &str = "sk-conformance-0123456789abcdef";

@@ -124,7 +124,12 @@ pub(crate) fn generated<S: proptest::strategy::Strategy>(
     check: impl Fn(S::Value) -> Result<(), String>,
 ) {
     let rounds = std::env::var("DIFFERENTIAL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let config = Config { cases: cases * rounds, failure_persistence: None, max_shrink_iters: 300, ..Config::default() };
+    let config = Config {
+        cases: cases * rounds,
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..Config::default()
+    };
     let result = TestRunner::new(config).run(&strategy, |value| check(value).map_err(TestCaseError::fail));
     if let Err(error) = result {
         panic!("{error}");

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use super::input::Stdin;
 use super::{CoreError, SseArgs, When, note, open, pump};
 use crate::config::Look;
 use crate::exit::Exit;
@@ -54,7 +55,7 @@ impl Splitter {
 pub(super) fn encode() -> Result<Exit, CoreError> {
     let mut lines = Splitter::default();
     let (mut number, mut failed) = (0_u64, false);
-    let exit = pump("stdin", io::stdin().lock(), |piece, out| {
+    let exit = pump("stdin", Stdin::new(), |piece, out| {
         lines.feed(piece, |line| {
             number += 1;
             let fields: Vec<Vec<u8>> = line.split(|byte| *byte == b'\t').map(unescaped).collect();
@@ -80,7 +81,7 @@ pub(super) fn encode() -> Result<Exit, CoreError> {
 pub(super) fn decode() -> Result<Exit, CoreError> {
     let mut decoder = Decoder::new();
     let mut failed = false;
-    let exit = pump("stdin", io::stdin().lock(), |piece, out| {
+    let exit = pump("stdin", Stdin::new(), |piece, out| {
         let end = match piece {
             Some(piece) => {
                 decoder.feed(piece);
@@ -150,7 +151,7 @@ pub(super) fn sse(args: &SseArgs) -> Result<Exit, CoreError> {
         DecoderOptions { id_prefix: args.id_prefix.clone(), max_tokens: args.max_tokens.unwrap_or(u64::MAX) };
     let mut decoder = model::decoder(args.provider, &options);
     let mut events = Vec::new();
-    pump("stdin", io::stdin().lock(), |piece, out| {
+    pump("stdin", Stdin::new(), |piece, out| {
         match piece {
             Some(piece) => decoder.feed(piece, &mut events),
             None => decoder.finish(&End::Clean, &args.server, &mut events),
@@ -194,13 +195,13 @@ fn event_into(event: ModelEvent, args: &SseArgs, out: &mut Vec<u8>) {
 }
 
 /// `core replay`
-pub(super) fn replay(last: Option<u64>, file: Option<&Path>) -> Result<Exit, CoreError> {
+pub(super) fn replay(whole: bool, last: Option<u64>, file: Option<&Path>) -> Result<Exit, CoreError> {
     let turns = last.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     let Some(path) = file else {
-        let stdin = io::stdin().lock();
+        let stdin = Stdin::new();
         return match turns {
-            Some(turns) => replay_stream("stdin", last_turns(stdin, turns)?),
-            None => replay_stream("stdin", stdin),
+            Some(turns) => replay_stream(whole, "stdin", last_turns(stdin, turns)?),
+            None => replay_stream(whole, "stdin", stdin),
         };
     };
     let name = path.display().to_string();
@@ -209,12 +210,12 @@ pub(super) fn replay(last: Option<u64>, file: Option<&Path>) -> Result<Exit, Cor
         let start = replay::start_of(&file, turns).and_then(|start| file.seek(SeekFrom::Start(start)));
         start.map_err(|error| CoreError::Read(name.clone(), error))?;
     }
-    replay_stream(&name, file)
+    replay_stream(whole, &name, file)
 }
 
-fn replay_stream(name: &str, input: impl Read) -> Result<Exit, CoreError> {
+fn replay_stream(whole: bool, name: &str, input: impl Read) -> Result<Exit, CoreError> {
     let mut lines = Splitter::default();
-    let mut replay = Replay::new();
+    let mut replay = if whole { Replay::whole() } else { Replay::new() };
     let mut messages = Vec::new();
     pump(name, input, |piece, out| {
         lines.feed(piece, |line| {
@@ -275,7 +276,7 @@ pub(super) fn display(color: When, error_color: When) -> Result<Exit, CoreError>
     // Errors go to stderr, behind what was shown before them.
     let mut stdout = out::Stdout::new();
     let mut text = String::new();
-    pump("stdin", io::stdin().lock(), |piece, _| {
+    pump("stdin", Stdin::new(), |piece, _| {
         match piece {
             Some(piece) => decoder.feed(piece),
             None => drop(decoder.finish()),

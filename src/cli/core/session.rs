@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use super::{BodyArgs, CompactChoiceArgs, CoreError, MAX_INPUT, Show, Trigger, note, open, print, pump};
 use crate::agent::compact_choice::{self as choice, Line, Used};
 use crate::agent::{compact, prompt, sub_result as child};
+use crate::config::Look;
 use crate::config::{Config, base_of};
 use crate::exit::Exit;
-use crate::model::{self, Catalog, Provider, Request};
+use crate::model::{self, Catalog, Omit, Provider, Request};
 use crate::runtime::fifo::Fifo;
 use crate::runtime::notify::{Noticed, Reader};
 use crate::session::meta::Meta;
@@ -20,6 +21,7 @@ use crate::session::window::{Window, WindowOptions};
 use crate::session::{lock, notify};
 use crate::tools::Skills;
 use crate::ui::out;
+use crate::ui::render::safe;
 use crate::wire::inbox::{Item, Scanner};
 use crate::wire::json;
 use crate::wire::message::{Channel, Message, Usage};
@@ -98,6 +100,9 @@ pub(super) fn body(args: BodyArgs) -> Result<Exit, CoreError> {
             "a cassette gets no request: give -p claude, openai or responses".to_owned(),
         ));
     }
+    let omit = Omit::of(&args.omit).map_err(|word| {
+        CoreError::Usage(format!("--omit {word} names no field; `core body --help` lists them"))
+    })?;
     let dir = SessionDir::new(std::path::absolute(&args.session_dir).unwrap_or(args.session_dir));
     let system = match &args.system {
         Some(file) => text_of(file)?,
@@ -110,7 +115,9 @@ pub(super) fn body(args: BodyArgs) -> Result<Exit, CoreError> {
     meta.before_call(settings.provider.as_str(), &settings.model, length);
     let options = WindowOptions {
         thinking_from: meta.thinking_from,
+        until: args.until,
         drop_unsigned: settings.provider == Provider::Claude,
+        drop_signed: args.drop_signed,
         ..WindowOptions::default()
     };
     let window = Window::open(&dir, options).map_err(unreadable)?;
@@ -123,7 +130,11 @@ pub(super) fn body(args: BodyArgs) -> Result<Exit, CoreError> {
         instruction: instruction.as_deref().filter(|text| !text.is_empty()),
         images: Some(&images),
     };
-    let body = model::body(settings, &request).map_err(unreadable)?;
+    let body = model::body(settings, &request, &omit).map_err(unreadable)?;
+    if let Some(file) = &args.image_bytes {
+        let failed = |error| CoreError::Write(file.display().to_string(), error);
+        std::fs::write(file, format!("{}\n", body.image_bytes())).map_err(failed)?;
+    }
     pump("the conversation", body, |piece, out| {
         out.extend_from_slice(piece.unwrap_or_default());
         Ok(())
@@ -167,13 +178,27 @@ pub(super) fn notify_reader(dir: PathBuf, show: Show) -> Result<Exit, CoreError>
         )));
     }
     let fifo = Fifo::open(&dir.notify_fifo())?;
-    let model = Meta::load(&dir)?.unwrap_or_default().model;
     let catalog = base_of(&|name: &str| std::env::var_os(name))
         .ok()
         .and_then(|base| Catalog::load(&base.models()).ok())
         .unwrap_or_else(Catalog::builtin);
-    let reader = Reader::new(dir.clone(), move |usage: &Usage| catalog.price(&model, usage));
+    // The model is in session.json from the first call on, and may change.
+    let session = dir.clone();
+    let price = move |usage: &Usage| {
+        let meta = Meta::load(&session).ok().flatten().unwrap_or_default();
+        catalog.price(&meta.model, usage)
+    };
+    let reader = Reader::new(dir.clone(), price);
     NoticeLoop { dir, reader, show, stdout: out::Stdout::new(), held: Vec::new() }.run(&fifo)
+}
+
+/// An error is said on stderr where stdout has no display behind it (CONTRACT §14).
+fn complain_of(message: &Message) {
+    if let Message::Error { message, .. } = message {
+        let colored = Look::of(&|name: &str| std::env::var_os(name)).streams().1;
+        let (on, off) = if colored { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+        note(&format!("{on}Error: {}{off}", safe(message)));
+    }
 }
 
 /// The notify reader in the foreground.
@@ -191,11 +216,15 @@ impl NoticeLoop {
         let broken = |error| CoreError::Read(fifo.path().display().to_string(), error);
         let mut scanner = Scanner::new(Channel::Notify);
         let mut buffer = vec![0; 64 << 10];
+        let wake = super::input::wake();
         let mut items = Vec::new();
         loop {
+            if super::input::is_interrupted() {
+                return Ok(Exit::Interrupted);
+            }
             let check = Instant::now() + OWNER_CHECK;
             let deadline = scanner.deadline().map_or(check, |deadline| deadline.min(check));
-            let read = if fifo.wait(Some(deadline)).map_err(broken)? {
+            let read = if fifo.wait_with(Some(deadline), wake).map_err(broken)? {
                 fifo.read(&mut buffer).map_err(broken)?
             } else {
                 0
@@ -237,6 +266,9 @@ impl NoticeLoop {
             Show::None => {}
         }
         self.stdout.write(&shown, None);
+        if self.show != Show::Messages {
+            messages.iter().for_each(complain_of);
+        }
         // An error only: nothing waits in notify.buf.
         let waits = answered.is_some() || messages.is_empty();
         if let Some(warning) = waits.then(|| self.reader.raise()).flatten() {
