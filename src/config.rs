@@ -124,6 +124,8 @@ pub struct Config {
     pub sub_agent_program: Option<PathBuf>,
     /// Names of the variables that tools must not see.
     pub hidden_env: Vec<String>,
+    /// Variables that commands get to see though their names look like secrets.
+    pub keep_env: Vec<String>,
     /// The keys themselves, to be masked in what tools print.
     pub secrets: Vec<Secret>,
     /// Say more.
@@ -170,6 +172,7 @@ struct FileConfig {
     trusted: Option<Vec<PathBuf>>,
     sandbox: Option<SandboxChoice>,
     ask_timeout: Option<u64>,
+    keep_env: Option<Vec<String>>,
     mask: Option<bool>,
     plain: Option<bool>,
 }
@@ -267,6 +270,7 @@ impl FileConfig {
             ("trusted", self.trusted.is_some()),
             ("sandbox", self.sandbox.is_some()),
             ("ask_timeout", self.ask_timeout.is_some()),
+            ("keep_env", self.keep_env.is_some()),
             ("mask", self.mask.is_some()),
         ]
         .into_iter()
@@ -289,6 +293,7 @@ impl FileConfig {
         take(&mut self.providers, &mut project.providers);
         take(&mut self.sandbox, &mut project.sandbox);
         take(&mut self.ask_timeout, &mut project.ask_timeout);
+        take(&mut self.keep_env, &mut project.keep_env);
     }
 }
 
@@ -462,6 +467,7 @@ impl Config {
             is_child: text_of(env, "BASH_AGENT_CHILD").is_some_and(|value| value == "1"),
             sub_agent_program: env("BASH_AGENT_SUBAGENT").filter(|p| !p.is_empty()).map(PathBuf::from),
             hidden_env,
+            keep_env: user.keep_env.unwrap_or_default(),
             secrets,
             verbose: args.verbose,
             plain: args.plain || user.plain.unwrap_or(false),

@@ -66,7 +66,7 @@ read_toml() { # <prefix> <file>
 toml_known() { # <key>
   case $1 in
   provider | model | effort | thinking | max_tokens | max_context | max_turns | max_sub_agents | tool_timeout) ;;
-  tool_result_max_bytes | skills | output_format | mode | stall_timeout | base_url | api_key | trusted | sandbox | mask | ask_timeout) ;;
+  tool_result_max_bytes | skills | output_format | mode | stall_timeout | base_url | api_key | trusted | sandbox | mask | ask_timeout | keep_env) ;;
   headers.* | extra_body.* | parts.*) ;;
   providers.*.api | providers.*.base_url | providers.*.key_env | providers.*.model) ;;
   providers.*.headers.* | providers.*.extra_body.*) ;;
@@ -149,7 +149,7 @@ check_project_config() {
   for ((i = 0; i < PROJECT_COUNT; i++)); do
     key=${PROJECT_KEYS[i]%%.*}
     case $key in
-    base_url | api_key | headers | extra_body | parts | providers | provider | trusted | sandbox | mask | ask_timeout)
+    base_url | api_key | headers | extra_body | parts | providers | provider | trusted | sandbox | mask | ask_timeout | keep_env)
       config_error "$file" "a project may not set '$key': move it to $BASE/config.toml, or list this directory under 'trusted' there"
       ;;
     esac
@@ -370,10 +370,19 @@ read_key() { # <KEY, @FILE or ->
 
 # The values of keys, to be masked wherever they turn up; and no key stays in the environment of what we start.
 resolve_secrets() {
-  local name
-  SECRETS=()
+  local name text value
+  SECRETS=() KEEP_ENV=()
+  { toml_get text PROJECT keep_env || toml_get text USER_FILE keep_env; } && [[ -n $text ]] &&
+    while IFS= read -r name; do [[ -n ${!name:-} ]] && KEEP_ENV[${#KEEP_ENV[@]}]=$name; done <<<"$text"
+  ((MASK)) || return 0
   for name in "${HIDDEN_ENV[@]}"; do
     [[ -n ${!name:-} ]] && SECRETS[${#SECRETS[@]}]=${!name}
+  done
+  # A short value of somebody else's variable would mask too much.
+  for name in "${AGENT_KEYS[@]+"${AGENT_KEYS[@]}"}"; do
+    ((${#KEEP_ENV[@]})) && [[ " ${KEEP_ENV[*]} " == *" $name "* ]] && continue
+    value=${!name}
+    ((${#value} >= 16)) && [[ $value != *$'\n'* ]] && SECRETS[${#SECRETS[@]}]=$value
   done
   [[ -n $API_KEY ]] && SECRETS[${#SECRETS[@]}]=$API_KEY
   [[ -n $AUTH_TOKEN ]] && SECRETS[${#SECRETS[@]}]=$AUTH_TOKEN

@@ -1,20 +1,23 @@
 # result.awk - what a tool gave -> its event, its block in the conversation, its TOOL_RESULT message (CONTRACT §4, §5, §11).
 #
-# Input    what the tool printed or read, raw, then `.` and LF.
+# Input    a number, then so many lines with a secret each; then what the tool printed or read, raw, then `.` and LF.
 # Output   a TOOL_RESULT frame.
 # -v dir=DIR   writes DIR/event (the event line without ts and brace) and DIR/block (the tool_result block)
 # -v max=N     bytes of one result;  -v total=N  bytes of the whole output when the file holds only head and tail of it
 # -v at=N      then: where in the file the tail begins
 # -v controls=1  the model gets it without terminal codes (Bash)
+# -v shapes=1  what looks like a token or a private key is masked, as the secrets are
 # -v joint=1   head and text belong on one line (a command that timed out)
 # -v task=1, code=N   gives an ASYNC_TASK_RESULT frame instead, and writes nothing
 # -v one_lf=1, utf8_note=1   the text of a file (Read)
 # -v error=1   the call failed;  -v first_line=1  the conversation keeps the first line only (Edit)
 # Environment  R_ID, R_NAME; R_HEAD before and R_NOTES behind the text, R_SUMMARY in front of what is shown; R_TODO its
-#              summary; R_MASK secrets, one a line
+#              summary
 BEGIN {
     total_given = total != ""
-    n_mask = split(ENVIRON["R_MASK"], mask, "\n")
+    getline n_mask
+    for (i = 1; i <= n_mask; i++) getline mask[i]
+    shape_list()
     while ((getline line) > 0) part[++parts] = line "\n"
     raw = join_pieces(part, 1, parts)
     # A mark stands at the end, so that a last LF can be told from none.
@@ -101,7 +104,52 @@ function masked(text,   i, at, out) {
         }
         text = out text
     }
+    return shapes ? without_keys(without_tokens(text)) : text
+}
+
+# As src/tools/mask.rs has them: how a token begins, and how many characters follow at least.
+function shape_list(   i, n, w) {
+    n = split("sk- 20 sk_live_ 16 rk_live_ 16 ghp_ 30 gho_ 30 ghu_ 30 ghs_ 30 ghr_ 30 github_pat_ 22 glpat- 20 xoxb- 20 xoxp- 20 xoxa- 20 xapp- 20 AKIA 16 ASIA 16 AIza 35 npm_ 36 pypi- 40 hf_ 30 dckr_pat_ 20 jina_ 30 gsk_ 40 xai- 40 eyJ 40", w, " ")
+    for (i = 1; i < n; i += 2) { shape[++n_shapes] = w[i]; least[n_shapes] = w[i + 1] }
+}
+function without_tokens(text,   i, at, from, rest, out, token, dots, before) {
+    for (i = 1; i <= n_shapes; i++) {
+        if (!index(text, shape[i])) continue
+        dots = shape[i] == "eyJ"
+        out = ""
+        while (at = index(text, shape[i])) {
+            before = at > 1 ? substr(text, at - 1, 1) : substr(out, length(out), 1)
+            from = at + length(shape[i])
+            rest = substr(text, from)
+            token = match(rest, dots ? "^[A-Za-z0-9_.-]+" : "^[A-Za-z0-9_-]+") ? substr(rest, 1, RLENGTH) : ""
+            # A long name with hyphens is no key: keys hold figures.
+            if (before !~ /[A-Za-z0-9_-]/ && length(token) >= least[i] && token ~ /[0-9]/ && token ~ /[A-Za-z]/ && (!dots || token ~ /^[^.]*\.[^.]*\.[^.]*$/)) {
+                out = out substr(text, 1, at - 1) "***"
+                text = substr(rest, length(token) + 1)
+            } else {
+                out = out substr(text, 1, from - 1)
+                text = rest
+            }
+        }
+        text = out text
+    }
     return text
+}
+# The lines between BEGIN and END of a private key; half of one, where a result was cut, too.
+function without_keys(text,   n, i, line, out, held, inside, begun) {
+    if (text !~ /PRIVATE KEY-----/) return text
+    n = split(text, line, "\n")
+    for (i = 1; i <= n; i++) {
+        if (line[i] ~ /-----BEGIN .*PRIVATE KEY-----/) { out = out held line[i] (i < n ? "\n" : ""); held = ""; inside = 1; begun = i }
+        else if (line[i] ~ /-----END .*PRIVATE KEY-----/) {
+            if (inside ? i > begun + 1 : held != "") out = out "***"
+            out = out line[i] (i < n ? "\n" : "")
+            held = ""; inside = 0
+        } else if (inside) { if (i == n && (i > begun + 1 || line[i] != "")) out = out "***" }
+        else if (line[i] ~ /^[ \t\r]*[A-Za-z0-9+\/=]+[ \t\r]*$/) held = held line[i] (i < n ? "\n" : "")
+        else { out = out held line[i] (i < n ? "\n" : ""); held = "" }
+    }
+    return out held
 }
 
 function upto_lf(text) { return index(text, "\n") ? substr(text, 1, index(text, "\n") - 1) : text }

@@ -88,10 +88,11 @@ run_task() { # <id> <command> <seconds>
   R_FILE=$RUN/$1
   gather_output "$RUN/$1"
   {
+    print_secrets
     tr '\000' '\377' <"$R_FILE"
     printf '.\n'
-  } | R_ID=$1 R_NAME=Bash R_HEAD='' R_NOTES=$R_NOTES R_SUMMARY='' R_TODO='' R_MASK=$SECRET_LINES \
-    run_awk result.awk -v dir="$RUN_V" -v max="$MAX_RESULT" -v task=1 -v code="$CMD_CODE" "${R_OPTIONS[@]}" >"$frame"
+  } | R_ID=$1 R_NAME=Bash R_HEAD='' R_NOTES=$R_NOTES R_SUMMARY='' R_TODO='' \
+    run_awk result.awk -v dir="$RUN_V" -v max="$MAX_RESULT" -v shapes="$MASK" -v task=1 -v code="$CMD_CODE" "${R_OPTIONS[@]}" >"$frame"
   rm -f -- "$RUN/$1" "$RUN/$1".*[!e]
   deliver "$frame" "$S"
 }
@@ -236,7 +237,7 @@ end_process() { # <pid> <grace in seconds>
 }
 
 exec_child() { # <id>
-  local words
+  local words name
   if [[ -n ${BASH_AGENT_SUBAGENT:-} ]]; then
     words=("$BASH_AGENT_SUBAGENT")
   else
@@ -255,6 +256,7 @@ exec_child() { # <id>
   is_sandbox_required && words=("${words[@]}" --require-sandbox)
   ((OPT_NO_MASK)) && words=("${words[@]}" --no-mask)
   export BASH_AGENT_CHILD=1 BASH_AGENT_BASH_MODE=$MODE_GIVEN
+  for name in "${AGENT_KEYS[@]+"${AGENT_KEYS[@]}"}"; do export "${name?}"; done
   if [[ -n $OPT_API_KEY && -n $API_KEY ]]; then
     if [[ $PROVIDER == claude ]]; then export ANTHROPIC_API_KEY=$API_KEY; else export OPENAI_API_KEY=$API_KEY; fi
   fi

@@ -71,14 +71,21 @@ run_if_approved() { # <number> <id> <name>
 record_result() { # <id> <name>
   local line frame=$RUN/answer/frame
   {
+    print_secrets
     [[ -z $R_FILE ]] || tr '\000' '\377' <"$R_FILE"
     printf '.\n'
-  } | R_ID=$1 R_NAME=$2 R_HEAD=$R_HEAD R_NOTES=$R_NOTES R_SUMMARY=$R_SUMMARY R_TODO=$R_TODO R_MASK=$SECRET_LINES \
-    run_awk result.awk -v dir="$RUN_V/answer" -v max="$MAX_RESULT" -v error="$R_ERROR" \
+  } | R_ID=$1 R_NAME=$2 R_HEAD=$R_HEAD R_NOTES=$R_NOTES R_SUMMARY=$R_SUMMARY R_TODO=$R_TODO \
+    run_awk result.awk -v dir="$RUN_V/answer" -v max="$MAX_RESULT" -v error="$R_ERROR" -v shapes="$MASK" \
     "${R_OPTIONS[@]+"${R_OPTIONS[@]}"}" >"$frame"
   IFS= read -r line <"$RUN/answer/event"
   event "$line"
   show_frames <"$frame"
+}
+
+# What is to be masked, for awk/result.awk: how many lines, then a secret each. In no environment and no file.
+print_secrets() {
+  printf '%d\n' "${#SECRETS[@]}"
+  ((${#SECRETS[@]} == 0)) || printf '%s\n' "${SECRETS[@]}"
 }
 
 # Tells the model what was wrong with the call it made, and what is right.
@@ -333,18 +340,17 @@ setup_tools() {
     SETSID=()
   fi
   COMMANDS_RUN=0
-  local IFS=$'\n'
-  SECRET_LINES="${SECRETS[*]+"${SECRETS[*]}"}"
 }
 
 # Runs in a group of its own: the command in a session of its own, without terminal, keys or our descriptors.
 exec_command() { # <command> <output file> <pid file> <mark>
   local name
   for name in "${HIDDEN_ENV[@]}"; do unset "$name"; done
+  for name in "${KEEP_ENV[@]+"${KEEP_ENV[@]}"}"; do export "${name?}"; done
   if [[ -n ${ORIG_LC_ALL+set} ]]; then export LC_ALL=$ORIG_LC_ALL; else unset LC_ALL; fi
   export EDITOR=false VISUAL=false GIT_EDITOR=false GIT_SEQUENCE_EDITOR=false PAGER=cat GIT_PAGER=cat GIT_TERMINAL_PROMPT=0
   export BASH_AGENT_CALL=$4 PWD=$CWD TMPDIR=$TOOL_TMP
-  unset OLDPWD R_MASK
+  unset OLDPWD
   umask "$ORIG_UMASK"
   cd "$CWD" || exit 127
   exec 2>/dev/null

@@ -13,12 +13,14 @@ use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
 
 use crate::exit::Exit;
+use crate::runtime::environ;
 use crate::ui::out;
 use crate::wire::json;
 use args::{AgentArgs, Command, CommandArgs};
 
 /// The program: parses the command line, does it, returns the exit code of CONTRACT §13.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    environ::hide(crate::config::KEY_VARIABLES.iter().copied());
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let first = arguments.get(1).and_then(|word| word.to_str());
     if first.is_some_and(CommandArgs::is_command) {

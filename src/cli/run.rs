@@ -11,10 +11,11 @@ use super::args::{AgentArgs, OutputFormat};
 use crate::agent::children::Launch;
 use crate::agent::main_loop::{ListenError, Parts, Until};
 use crate::agent::{self, Agent, Display};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, KEY_VARIABLES};
 use crate::exit::Exit;
 use crate::model::{self, Model, Provider};
 use crate::policy::Confinement;
+use crate::runtime::environ;
 use crate::runtime::inbox::Inbox;
 use crate::runtime::signals::{self, Attendant};
 use crate::session::paths;
@@ -126,6 +127,7 @@ fn start(args: &AgentArgs) -> Result<u8, StartError> {
         return Ok(super::print(listing::table(&entries).as_bytes()));
     }
     let config = Config::resolve(args, &env)?;
+    close_to_others(&config);
     for warning in &config.warnings {
         out::complain(warning);
     }
@@ -138,6 +140,19 @@ fn start(args: &AgentArgs) -> Result<u8, StartError> {
     let session = open(args, &config)?;
     attach_images(args, &session, &mut start)?;
     run_session(args, &config, session, model.into(), skills, start)
+}
+
+/// Keys and tokens leave the block that /proc shows, and nobody may look into this process. No thread runs yet.
+fn close_to_others(config: &Config) {
+    let tokens = std::env::vars_os().map(|(name, _)| name).filter(|name| environ::is_secret_name(name));
+    let mut names: Vec<String> = tokens.filter_map(|name| name.into_string().ok()).collect();
+    names.extend(config.hidden_env.iter().cloned());
+    // Those were hidden first of all.
+    names.retain(|name| !KEY_VARIABLES.contains(&name.as_str()));
+    names.sort();
+    names.dedup();
+    environ::hide(names.iter().map(String::as_str));
+    environ::close_process();
 }
 
 fn check_skills(config: &Config, skills: &Skills) -> Result<(), StartError> {
@@ -397,6 +412,14 @@ fn part(config: &Config, name: &'static str) -> Option<Program> {
 }
 
 fn tool_context(config: &Config, session: &Session, skills: Skills) -> tools::Context {
+    let tokens: Vec<(String, String)> = std::env::vars_os()
+        .filter(|(name, _)| environ::is_secret_name(name))
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+        .filter(|(name, _)| !config.keep_env.contains(name))
+        .collect();
+    let secrets = config.secrets.iter().map(|secret| secret.expose().to_owned());
+    // A short value of somebody else's variable would mask too much.
+    let others = tokens.iter().map(|(_, value)| value.clone()).filter(|value| value.len() >= MIN_TOKEN);
     tools::Context {
         cwd: config.cwd.clone(),
         home: config.home.clone(),
@@ -410,14 +433,19 @@ fn tool_context(config: &Config, session: &Session, skills: Skills) -> tools::Co
         max_result: config.max_result,
         timeout: config.tool_timeout,
         skills,
-        hidden_env: config.hidden_env.clone(),
-        secrets: match config.mask {
-            true => config.secrets.iter().map(|secret| secret.expose().to_owned()).collect(),
-            false => Vec::new(),
-        },
+        secrets: if config.mask { secrets.chain(others).collect() } else { Vec::new() },
+        hidden_env: config
+            .hidden_env
+            .iter()
+            .cloned()
+            .chain(tokens.into_iter().map(|(name, _)| name))
+            .collect(),
         mask_tokens: config.mask,
     }
 }
+
+/// A value of a variable that looks like a secret is masked from this length on.
+const MIN_TOKEN: usize = 16;
 
 /// The session's own TMPDIR: always the same, so that what a killed run left is swept with the next one.
 fn tmp_dir(config: &Config, session: &Session) -> PathBuf {

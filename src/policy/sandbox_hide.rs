@@ -146,6 +146,9 @@ impl Namespace {
         if own != 0 {
             // SAFETY: flags only; the caller has a single thread, as the child of a fork does.
             checked(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWUSER) }))?;
+            // The agent is closed to others (PR_SET_DUMPABLE), and with it, until the exec, the files below.
+            // SAFETY: sets a flag of this process.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
             write(c"/proc/self/setgroups", b"deny")?;
             write(c"/proc/self/uid_map", &self.users)?;
             write(c"/proc/self/gid_map", &self.groups)?;
