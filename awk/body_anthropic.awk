@@ -6,7 +6,7 @@
 # Output   the body: one line without LF. Keys in the order of CONTRACT section 10.
 # -v model=ID, max_tokens=16384, effort=high, thinking=adaptive|enabled|disabled
 # -v thinking_kind=KIND, disable=WORD   what models.json says of the model: models.awk prints them
-# -v omit='thinking effort cache_control'   fields that the server does not take
+# -v omit='thinking display effort cache_control'   fields that the server does not take
 # -v system_file=FILE, tools_file=FILE, instruction_file=FILE  the system prompt and tools.json; one more user message behind the
 #          conversation. A last LF in them does not count; an empty or missing file is nothing.
 # -v extra_file=FILE   a JSON object: members that replace ours or are added before messages
@@ -56,8 +56,13 @@ function send(   i) {
 # The `thinking` field for this model, "" where it is left out (PROVIDERS.md).
 function thinking_field() {
     if (thinking == "disabled") return disable == "" ? "" : "{\"type\":" json_quote(disable) "}"
-    if (thinking == "adaptive") return thinking_kind == "budget" ? budget() : "{\"type\":\"adaptive\"}"
-    return thinking_kind == "adaptive" ? "{\"type\":\"adaptive\"}" : budget()
+    if (thinking == "adaptive") return thinking_kind == "budget" ? budget() : adaptive()
+    return thinking_kind == "adaptive" ? adaptive() : budget()
+}
+
+# The newest models show no thinking text unless asked to; others may not know the word.
+function adaptive() {
+    return "{\"type\":\"adaptive\"" (thinking_kind == "adaptive" && !omits("display") ? ",\"display\":\"summarized\"" : "") "}"
 }
 
 # A budget by effort: at least 1024 and below max_tokens; without room no thinking.

@@ -21,6 +21,7 @@ END {
         said_find(text)
         kind = kind_of(code, SAID_TYPE, SAID_MESSAGE)
         message = SAID_MESSAGE == "" ? "HTTP " code phrase(code) : "HTTP " code ": " SAID_MESSAGE
+        message = message hint(code)
         type = SAID_TYPE
         state = code
     } else {
@@ -69,7 +70,7 @@ function phrase(code) {
     if (code == 400) return " (bad request)"
     if (code == 401) return " (the key was refused)"
     if (code == 403) return " (not permitted)"
-    if (code == 404) return " (not found: check the base URL and the model's name)"
+    if (code == 404) return " (not found)"
     if (code == 408) return " (request timeout)"
     if (code == 413) return " (request too large)"
     if (code == 429) return " (rate limited)"
@@ -80,13 +81,22 @@ function phrase(code) {
     return code == 529 ? " (overloaded)" : ""
 }
 
+# What a user can do about it.
+function hint(code) {
+    if (provider == "") return ""
+    if (code == 401) return "; look at the key (" (provider == "claude" ? "ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN" : "OPENAI_API_KEY") \
+        ", --api-key or the provider's key_env)"
+    if (code == 403) return "; look at the rights of the key and at the model's name (--model)"
+    return code == 404 ? "; look at the model's name (--model) and at the base URL (--base-url)" : ""
+}
+
 # Of two fields that a refusal may name at once, the one that is meant comes first.
 function gives_way(   list, n, i, f, text) {
     if (images > 0 && code ~ /^(400|404|415|422|500)$/ && tolower(message) ~ /image|vision|multimodal|modalit/ && !index(" " tried " ", " images "))
         return "images\timages"
     if (kind != "Rejected" || (code != 400 && code != 422)) return "-\t-"
     text = tolower(message)
-    if (provider == "claude") n = split("cache_control cache_control cache_control,effort effort effort|output_config,thinking thinking thinking", list, ",")
+    if (provider == "claude") n = split("cache_control cache_control cache_control,effort effort effort|output_config,display thinking.display display,thinking thinking thinking", list, ",")
     else if (provider == "openai") n = split("stream_options stream_options stream_options,other_reasoning reasoning_content reasoning_content," \
         "effort reasoning_effort effort,other_limit max_completion_tokens max_completion_tokens,other_limit max_tokens max_tokens", list, ",")
     else n = split("include include include|encrypted_content,summary reasoning.summary summary,effort reasoning effort|reasoning", list, ",")

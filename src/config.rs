@@ -219,12 +219,11 @@ enum Amount {
 }
 
 impl Amount {
-    fn value(&self) -> Result<u64, ConfigError> {
+    fn value(&self) -> Result<u64, String> {
         match self {
             Self::Number(n) => args::size(&n.to_string()),
             Self::Text(text) => args::size(text),
         }
-        .map_err(ConfigError::Value)
     }
 }
 
@@ -251,10 +250,24 @@ impl FileConfig {
         if text.len() as u64 > MAX_FILE {
             return Err(problem("it is over 1 MiB, which no config file is".to_owned()));
         }
-        toml::from_str(&text).map_err(|error| {
+        let config: Self = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             problem(format!("line {line}: {}", error.message().replace('\n', " ")))
-        })
+        })?;
+        config.check_sizes().map_err(problem)?;
+        Ok(config)
+    }
+
+    /// Looks at the sizes while it is known which file and key they are of.
+    fn check_sizes(&self) -> Result<(), String> {
+        [
+            ("max_tokens", &self.max_tokens),
+            ("max_context", &self.max_context),
+            ("tool_result_max_bytes", &self.tool_result_max_bytes),
+        ]
+        .into_iter()
+        .filter_map(|(key, amount)| Some((key, amount.as_ref()?)))
+        .try_for_each(|(key, amount)| amount.value().map(drop).map_err(|error| format!("{key}: {error}")))
     }
 
     /// Keys that a project's file may not set: they could take a key or widen rights.
@@ -419,7 +432,7 @@ impl Config {
             Some(text) => args::size(&text)
                 .map_err(|error| ConfigError::Value(format!("TOOL_RESULT_MAX_BYTES: {error}")))?,
             None => match project.tool_result_max_bytes.as_ref().or(user.tool_result_max_bytes.as_ref()) {
-                Some(amount) => amount.value()?,
+                Some(amount) => amount.value().map_err(ConfigError::Value)?,
                 None => 100_000,
             },
         };
@@ -531,7 +544,7 @@ fn limits(args: &AgentArgs, files: &Files) -> Result<Limits, ConfigError> {
     let (project, user) = (&files.project, &files.user);
     let context = match (args.max_context, project.max_context.as_ref().or(user.max_context.as_ref())) {
         (Some(n), _) => n,
-        (None, Some(amount)) => amount.value()?,
+        (None, Some(amount)) => amount.value().map_err(ConfigError::Value)?,
         (None, None) => 200_000,
     };
     let count = |name: &str, value: Option<u64>, default: u64| match value {
@@ -628,7 +641,7 @@ fn model_settings(
     }
     let max_tokens = match (args.max_tokens, project.max_tokens.as_ref().or(user.max_tokens.as_ref())) {
         (Some(n), _) => n,
-        (None, Some(amount)) => amount.value()?,
+        (None, Some(amount)) => amount.value().map_err(ConfigError::Value)?,
         (None, None) => 16_384,
     };
     let effort =
@@ -683,7 +696,11 @@ fn api(name: &str, env: Env<'_>, user: &FileConfig) -> Result<Api, ConfigError> 
         let provider = choice::<Provider>("api", Some(own.api.clone()), "claude, openai, responses")?;
         let key = own.key_env.as_deref().and_then(secret);
         let mut headers = user.headers.clone().unwrap_or_default();
-        headers.extend(own.headers.clone().unwrap_or_default());
+        for (name, value) in own.headers.iter().flatten() {
+            // Names have no case.
+            headers.retain(|other, _| !other.eq_ignore_ascii_case(name));
+            headers.insert(name.clone(), value.clone());
+        }
         return Ok(Api {
             provider: provider.unwrap_or(Provider::Claude),
             key,

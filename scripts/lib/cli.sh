@@ -175,9 +175,11 @@ parse_size() { # <result-var> <text>   digits with k, m or g; fails for anything
   printf -v "$1" '%d' $((ps_digits * ps_factor))
 }
 
+SIZE_HELP="give a number above 0, such as 16384, 200k or 1m"
+
 need_size() { # <result-var> <text> [what]
   parse_size "$1" "$2" ||
-    usage_error "${3:+$3: }'$2' is no size: give a number above 0, such as 16384, 200k or 1m"
+    usage_error "${3:+$3: }'$2' is no size: $SIZE_HELP"
 }
 
 need_count() { # <result-var> <text> <kind>   a whole number above 0

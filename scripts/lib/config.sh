@@ -1,7 +1,7 @@
 # config.sh - what flags, environment and config files mean together. After resolve_config nobody reads OPT_* or the environment.
 #
 # Sets BASE, CWD, PROVIDER (claude|openai|responses|script), MODEL, BASE_URL, API_KEY, AUTH_TOKEN, HEADERS, MAX_TOKENS,
-# EFFORT_LEVEL, THINKING_KIND, STALL_TIMEOUT, EXTRA_BODY, SCRIPT_FILE, RECORD_FILE, TOOL_TIMEOUT, MAX_TURNS, MAX_CONTEXT,
+# EFFORT_LEVEL, THINKING_KIND, STALL_TIMEOUT, RETRY_BASE_MS, EXTRA_BODY (JSON or ""), SCRIPT_FILE, RECORD_FILE, TOOL_TIMEOUT, MAX_TURNS, MAX_CONTEXT,
 # MAX_SUB_AGENTS, MAX_RESULT, MODE_DIGITS, ASK, ASK_TIMEOUT, SANDBOX_CHOICE, MASK, SKILLS, FORMAT, LANG_NAME, SHELL_NAME, HIDDEN_ENV, IS_CHILD, PROVIDER_ARG.
 
 # Variables that carry keys: taken out of every tool's environment.
@@ -28,7 +28,7 @@ config_error() { # <file> <text>
 # Reads a file into the arrays <prefix>_KEYS and <prefix>_VALUES; the elements of an array are joined by LF.
 # shellcheck disable=SC2094 # config_error only names the file
 read_toml() { # <prefix> <file>
-  local prefix=$1 file=$2 line key value table='' number=0 count=0
+  local prefix=$1 file=$2 line key value table='' number=0 status
   printf -v "${prefix}_COUNT" '%d' 0
   [[ -e $file ]] || return 0
   [[ -f $file ]] || config_error "$file" "it is no regular file"
@@ -51,22 +51,157 @@ read_toml() { # <prefix> <file>
       toml_trim line "$line"
       [[ $line == '#'* ]] || value=$value$line
     done
-    toml_value value "$value" || config_error "$file" "line $number: '$key' has a value that is not understood"
-    # bash 3.2 has no printf -v for elements of arrays.
-    case $prefix in
-    USER_FILE) USER_FILE_KEYS[count]=$key USER_FILE_VALUES[count]=$value ;;
-    PROJECT) PROJECT_KEYS[count]=$key PROJECT_VALUES[count]=$value ;;
+    toml_member "$prefix" "$key" "$value"
+    status=$?
+    [[ $value == [\"\']* ]] && value=${value:1:${#value}-2}
+    case $status in
+    1) config_error "$file" "line $number: '$key' has a value that is not understood" ;;
+    2) config_error "$file" "line $number: unknown field \`$TOML_UNKNOWN\`" ;;
+    3) config_error "$file" "$key: '$value' is no size: $SIZE_HELP" ;;
     esac
-    ((++count))
-    printf -v "${prefix}_COUNT" '%d' "$count"
-    toml_known "$key" || config_error "$file" "line $number: unknown field \`$key\`"
   done <"$file"
+}
+
+# Keeps one member. An inline table is its members; what goes into a request's body is kept as JSON.
+toml_member() { # <prefix> <key> <raw value>   1: the value is none, 2: TOML_UNKNOWN is no key, 3: no size
+  local prefix=$1 key=$2 value=$3 count=${1}_COUNT
+  if [[ $key == extra_body.* || $key == providers.*.extra_body.* ]]; then
+    TJ_REST=$value TJ_OUT=''
+    toml_json && toml_rest "$TJ_REST" || return 1
+    value=$TJ_OUT
+  elif [[ $value == '{'* ]]; then
+    TJ_REST=$value TJ_OUT=''
+    toml_table "$prefix" "$key" || return
+    toml_rest "$TJ_REST"
+    return
+  else
+    toml_value value "$value" || return 1
+  fi
+  count=${!count}
+  # bash 3.2 has no printf -v for elements of arrays.
+  case $prefix in
+  USER_FILE) USER_FILE_KEYS[count]=$key USER_FILE_VALUES[count]=$value ;;
+  PROJECT) PROJECT_KEYS[count]=$key PROJECT_VALUES[count]=$value ;;
+  esac
+  printf -v "${prefix}_COUNT" '%d' $((count + 1))
+  TOML_UNKNOWN=$key
+  toml_known "$key" || return 2
+  case $key in
+  max_tokens | max_context | tool_result_max_bytes) parse_size count "$value" || return 3 ;;
+  max_turns | max_sub_agents | tool_timeout | stall_timeout | retry_base_ms | ask_timeout) is_number "$value" || return 1 ;;
+  esac
+}
+
+# Only a comment may follow a value.
+toml_rest() { # <text>
+  local text
+  toml_trim text "$1"
+  [[ -z $text || $text == '#'* ]]
+}
+
+# The members of an inline table, each kept under `<key>.<name>`; TJ_REST is what follows it.
+toml_table() { # <prefix> <key>
+  local tt_name tt_raw tt_rest tt_status
+  TJ_REST=${TJ_REST#\{}
+  while :; do
+    toml_trim TJ_REST "$TJ_REST"
+    [[ $TJ_REST == '}'* ]] && break
+    toml_name tt_name || return 1
+    tt_raw=$TJ_REST
+    TJ_OUT=''
+    toml_json || return 1
+    tt_rest=$TJ_REST
+    toml_member "$1" "$2.$tt_name" "${tt_raw:0:${#tt_raw}-${#tt_rest}}"
+    tt_status=$?
+    ((tt_status)) && return "$tt_status"
+    toml_trim TJ_REST "$tt_rest"
+    [[ $TJ_REST == ,* ]] && TJ_REST=${TJ_REST#,}
+  done
+  TJ_REST=${TJ_REST#\}}
+}
+
+# `name =` at the head of TJ_REST.
+toml_name() { # <result-var>
+  if [[ $TJ_REST =~ ^\"([^\"\\]*)\"[[:blank:]]*=(.*)$ || $TJ_REST =~ ^([A-Za-z0-9_-]+)[[:blank:]]*=(.*)$ ]]; then
+    printf -v "$1" '%s' "${BASH_REMATCH[1]}"
+    toml_trim TJ_REST "${BASH_REMATCH[2]}"
+  else
+    return 1
+  fi
+}
+
+# The value at the head of TJ_REST, appended to TJ_OUT as JSON; TJ_REST is what follows it.
+toml_json() {
+  local tj_text tj_end tj_comma=''
+  toml_trim TJ_REST "$TJ_REST"
+  case $TJ_REST in
+  '{'* | '['*)
+    tj_end=${TJ_REST:0:1}
+    TJ_OUT=$TJ_OUT$tj_end
+    if [[ $tj_end == '{' ]]; then tj_end='}'; else tj_end=']'; fi
+    TJ_REST=${TJ_REST#?}
+    while :; do
+      toml_trim TJ_REST "$TJ_REST"
+      [[ ${TJ_REST:0:1} == "$tj_end" ]] && break
+      TJ_OUT=$TJ_OUT$tj_comma
+      tj_comma=,
+      if [[ $tj_end == '}' ]]; then
+        toml_name tj_text || return 1
+        json_string tj_text "$tj_text"
+        TJ_OUT="$TJ_OUT\"$tj_text\":"
+      fi
+      toml_json || return 1
+      toml_trim TJ_REST "$TJ_REST"
+      [[ $TJ_REST == ,* ]] && TJ_REST=${TJ_REST#,}
+    done
+    TJ_OUT=$TJ_OUT$tj_end
+    TJ_REST=${TJ_REST#?}
+    ;;
+  [\"\']*)
+    toml_string tj_text TJ_REST "$TJ_REST" || return 1
+    json_string tj_text "$tj_text"
+    TJ_OUT="$TJ_OUT\"$tj_text\""
+    ;;
+  *)
+    [[ $TJ_REST =~ ^(true|false|[+-]?[0-9][0-9_]*(\.[0-9_]+)?([eE][+-]?[0-9]+)?)(.*)$ ]] || return 1
+    tj_text=${BASH_REMATCH[1]//_/}
+    TJ_OUT=$TJ_OUT${tj_text#+}
+    TJ_REST=${BASH_REMATCH[4]}
+    ;;
+  esac
+}
+
+# The members below a key prefix as one JSON object, in the order of the file; "" when there are none.
+toml_object() { # <result-var> <USER_FILE or PROJECT> <key prefix with a dot>
+  local to_i to_count=${2}_COUNT to_ref to_key to_name to_seen=. to_out='' to_inner
+  for ((to_i = 0; to_i < ${!to_count}; to_i++)); do
+    to_ref="${2}_KEYS[$to_i]"
+    to_key=${!to_ref}
+    [[ $to_key == "$3"* ]] || continue
+    to_key=${to_key#"$3"}
+    to_name=${to_key%%.*}
+    [[ $to_seen == *".$to_name."* ]] && continue
+    to_seen=$to_seen$to_name.
+    if [[ $to_key == *.* ]]; then
+      # Its own locals: the call has a frame of its own.
+      toml_object to_inner "$2" "$3$to_name."
+      to_inner=$TO_RESULT
+    else
+      to_ref="${2}_VALUES[$to_i]"
+      to_inner=${!to_ref}
+    fi
+    json_string to_name "$to_name"
+    to_out="$to_out${to_out:+,}\"$to_name\":$to_inner"
+  done
+  TO_RESULT=${to_out:+{$to_out\}}
+  printf -v "$1" '%s' "$TO_RESULT"
 }
 
 toml_known() { # <key>
   case $1 in
   provider | model | effort | thinking | max_tokens | max_context | max_turns | max_sub_agents | tool_timeout) ;;
-  tool_result_max_bytes | skills | output_format | mode | stall_timeout | base_url | api_key | trusted | sandbox | mask | ask_timeout | keep_env) ;;
+  tool_result_max_bytes | skills | output_format | mode | stall_timeout | retry_base_ms | base_url | api_key | trusted) ;;
+  sandbox | mask | ask_timeout | keep_env) ;;
   headers.* | extra_body.* | parts.*) ;;
   providers.*.api | providers.*.base_url | providers.*.key_env | providers.*.model) ;;
   providers.*.headers.* | providers.*.extra_body.*) ;;
@@ -223,6 +358,9 @@ resolve_limits() {
   need_size MAX_TOKENS "$text"
   first_of text '' '' stall_timeout 300
   need_count STALL_TIMEOUT "$text" "number of seconds"
+  first_of text '' '' retry_base_ms 500
+  is_number "$text" || usage_error "retry_base_ms: '$text' is no number of milliseconds"
+  RETRY_BASE_MS=$((10#$text))
 }
 
 resolve_mode() {
@@ -280,7 +418,7 @@ resolve_model() {
   local name model='' api text
   first_of name "$OPT_PROVIDER" '' provider claude
   PROVIDER_ARG=$OPT_PROVIDER
-  API_KEY='' AUTH_TOKEN='' BASE_URL='' SCRIPT_FILE=''
+  API_KEY='' AUTH_TOKEN='' BASE_URL='' SCRIPT_FILE='' EXTRA_BODY=''
   HEADERS=()
   if toml_get api USER_FILE "providers.$name.api"; then
     need_choice PROVIDER api "$api" claude openai responses
@@ -288,6 +426,8 @@ resolve_model() {
     toml_get BASE_URL USER_FILE "providers.$name.base_url"
     toml_get model USER_FILE "providers.$name.model"
     collect_headers "providers.$name.headers."
+    # A provider's own ones go before those for all.
+    toml_object EXTRA_BODY USER_FILE "providers.$name.extra_body."
   else
     need_choice PROVIDER provider "$name" claude openai responses script
     case $PROVIDER in
@@ -299,6 +439,8 @@ resolve_model() {
     [[ -n $BASE_URL ]] || toml_get BASE_URL PROJECT base_url || toml_get BASE_URL USER_FILE base_url
   fi
   collect_headers headers.
+  [[ -n $EXTRA_BODY ]] || toml_object EXTRA_BODY PROJECT extra_body.
+  [[ -n $EXTRA_BODY ]] || toml_object EXTRA_BODY USER_FILE extra_body.
   [[ -z $OPT_BASE_URL ]] || BASE_URL=$OPT_BASE_URL
   if [[ -n $OPT_API_KEY ]]; then
     read_key "$OPT_API_KEY"
@@ -330,18 +472,29 @@ resolve_model() {
   need_choice THINKING_KIND thinking "$text" adaptive enabled disabled
 }
 
-collect_headers() { # <key prefix>   appends `name: value` to HEADERS
+collect_headers() { # <key prefix>   appends `name: value` to HEADERS; the first of a name counts
   local i
   for ((i = 0; i < PROJECT_COUNT; i++)); do
-    if [[ ${PROJECT_KEYS[i]} == "$1"* ]]; then
-      HEADERS[${#HEADERS[@]}]="${PROJECT_KEYS[i]#"$1"}: ${PROJECT_VALUES[i]}"
-    fi
+    [[ ${PROJECT_KEYS[i]} == "$1"* ]] && add_header "${PROJECT_KEYS[i]#"$1"}" "${PROJECT_VALUES[i]}"
   done
   for ((i = 0; i < USER_FILE_COUNT; i++)); do
-    if [[ ${USER_FILE_KEYS[i]} == "$1"* ]]; then
-      HEADERS[${#HEADERS[@]}]="${USER_FILE_KEYS[i]#"$1"}: ${USER_FILE_VALUES[i]}"
-    fi
+    [[ ${USER_FILE_KEYS[i]} == "$1"* ]] && add_header "${USER_FILE_KEYS[i]#"$1"}" "${USER_FILE_VALUES[i]}"
   done
+}
+
+add_header() { # <name> <value>
+  has_header "$1" || HEADERS[${#HEADERS[@]}]="$1: $2"
+}
+
+# Whether the user has given a header; names have no case.
+has_header() { # <name>
+  local header found=1
+  shopt -s nocasematch
+  for header in "${HEADERS[@]+"${HEADERS[@]}"}"; do
+    [[ $header == "$1:"* ]] && found=0
+  done
+  shopt -u nocasematch
+  return "$found"
 }
 
 check_url() { # <url>

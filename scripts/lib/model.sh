@@ -89,9 +89,11 @@ body_by_awk() { # <instruction file or ""> <output file>
     -v model="$MODEL_V" -v max_tokens="$MAX_TOKENS" -v effort="$EFFORT_LEVEL" -v thinking="$THINKING_KIND" \
     -v thinking_kind="$MODEL_THINKING" -v disable="$MODEL_DISABLE" -v omit="$OMIT" -v system_file="$RUN_V/system" \
     -v tools_file="$TOOLS_V" -v instruction_file="$1" -v thinking_from="$META_FROM" -v drop_unsigned="$unsigned" \
-    -v drop_signed="$DROP_SIGNED" -v notes_file="$RUN_V/window.notes" -v base_url="$URL"
+    -v drop_signed="$DROP_SIGNED" -v notes_file="$RUN_V/window.notes" -v base_url="$URL" \
+    -v extra_file="${EXTRA_BODY:+$RUN_V/extra}"
   local output=$2
   shift 2
+  [[ -z $EXTRA_BODY ]] || printf '%s' "$EXTRA_BODY" >"$RUN/extra"
   LC_ALL=C "${AWK[@]}" -f "$AWK_DIR/json.awk" -f "$AWK_DIR/protocol.awk" -f "$AWK_DIR/window.awk" "$@" \
     -f "$AWK_DIR/$program" "${CONVERSATION:-$S/conversation.jsonl}" >"$output"
 }
@@ -100,10 +102,10 @@ body_by_awk() { # <instruction file or ""> <output file>
 
 # curl's settings, read from its stdin: a key is never an argument.
 curl_config() {
-  local line value
+  local line value name ours=('content-type: application/json' "user-agent: bash-agent/$VERSION")
   case $PROVIDER in
   claude)
-    printf 'header = "anthropic-version: 2023-06-01"\n'
+    ours[2]='anthropic-version: 2023-06-01'
     if [[ -n $AUTH_TOKEN ]]; then
       value="authorization: Bearer $AUTH_TOKEN"
     else
@@ -112,17 +114,22 @@ curl_config() {
     ;;
   *) value=${API_KEY:+authorization: Bearer $API_KEY} ;;
   esac
-  for line in "$value" "${HEADERS[@]+"${HEADERS[@]}"}"; do
-    [[ -n $line ]] || continue
+  [[ -n $value ]] && ours[3]=$value
+  # One of the user's replaces ours of the same name.
+  for name in "${!ours[@]}"; do
+    has_header "${ours[name]%%:*}" && unset "ours[$name]"
+  done
+  for line in "${ours[@]+"${ours[@]}"}" "${HEADERS[@]+"${HEADERS[@]}"}"; do
     line=${line//\\/\\\\}
     printf 'header = "%s"\n' "${line//\"/\\\"}"
   done
 }
 
+# Nobody asks for a compressed stream (it tends to be held back on its way); one that comes anyhow is decoded.
 connect() { # <body file>   the answer with its headers, then a line with the end mark
   local code
   curl_config | curl -q -sS -N -i -K - --suppress-connect-headers --connect-timeout 5 --speed-limit 1 \
-    --speed-time "$STALL_TIMEOUT" -A "bash-agent/$VERSION" -H 'content-type: application/json' -H 'accept:' -H 'expect:' \
+    --speed-time "$STALL_TIMEOUT" --compressed -H 'accept-encoding:' -H 'accept:' -H 'expect:' \
     --data-binary "@$1" --url "$URL" 2>"$RUN/curl.err"
   code=$?
   if ((TRY_CORE)); then
@@ -349,7 +356,7 @@ retry_wait() { # <result-var> <failed tries>
   if [[ -n $RETRY_AFTER ]]; then
     printf -v "$1" '%s' "$RETRY_AFTER"
   else
-    printf -v "$1" '%d' $(((500 << ($2 - 1)) * (50 + RANDOM % 101) / 100))
+    printf -v "$1" '%d' $(((RETRY_BASE_MS << ($2 - 1)) * (50 + RANDOM % 101) / 100))
   fi
 }
 
@@ -446,6 +453,11 @@ no_answer() { # <curl's exit code> <its words>
 
 mask_secrets() { # <text>
   local text=$1 secret
+  # The user's own headers may hold one too.
+  for secret in "${HEADERS[@]+"${HEADERS[@]}"}"; do
+    secret=${secret#*: }
+    ((${#secret} >= 8)) && text=${text//"$secret"/***}
+  done
   for secret in "${SECRETS[@]+"${SECRETS[@]}"}"; do
     ((${#secret} >= 4)) && text=${text//"$secret"/***}
   done

@@ -73,12 +73,25 @@ work_turn() {
       return
       ;;
     esac
+    COMPACTED_FOR_ROOM=0
     [[ -s $RUN/answer/line ]] && append_file "$RUN/answer/line"
     cat "$RUN/answer/text" >"$RUN/turn.text"
+    if [[ $ANSWER_STOP == model_context_window_exceeded ]]; then
+      # The window was full in mid-answer: compact, then go on (PROVIDERS.md).
+      if ((cut_offs < MAX_CUT_OFFS)) && ((++cut_offs)) && compact_for_room; then
+        tell_model context-full
+        continue
+      fi
+      ((INTERRUPTED || ENDING)) && end_turn interrupted 130 && return
+      TURN_ERROR="Response truncated ($ANSWER_STOP)"
+      event_error "$TURN_ERROR"
+      end_turn "$ANSWER_STOP" 8
+      return
+    fi
     if ((ANSWER_DROPPED >= 0)); then
       if ((ANSWER_DROPPED > 0 && cut_offs < MAX_CUT_OFFS)); then
         ((++cut_offs))
-        tell_cut_off
+        tell_model cut-off
         continue
       fi
       TURN_ERROR="Response truncated ($ANSWER_STOP reached)"
@@ -122,10 +135,10 @@ end_turn() { # <reason> <exit code>
   return 0
 }
 
-# What the model is told when its calls were cut off.
-tell_cut_off() {
+# What the model is told when its answer was cut off: a text of src/assets/prompt.
+tell_model() { # <its name>
   local text
-  read_file text "$ASSETS_DIR/prompt/cut-off.md"
+  read_file text "$ASSETS_DIR/prompt/$1.md"
   while [[ $text == *[[:space:]] ]]; do text=${text%?}; done
   json_string text "$text"
   append_line "{\"role\":\"user\",\"content\":\"$text\"}"

@@ -1,6 +1,7 @@
 //! A turn, step by step as CONTRACT §7 has it.
 
 use super::ask::Asked;
+use super::compact::{Outcome, Trigger};
 use super::limits::Reached;
 use super::response::{Call, Response};
 use super::{Agent, TurnEnd, Work};
@@ -16,6 +17,8 @@ use crate::wire::message::Message;
 
 /// What the model is told when its calls were cut off.
 const CUT_OFF: &str = include_str!("../assets/prompt/cut-off.md");
+/// What the model is told when the window was full in mid-answer.
+const CONTEXT_FULL: &str = include_str!("../assets/prompt/context-full.md");
 
 /// How often a turn asks again after calls that were cut off.
 const MAX_CUT_OFFS: u32 = 2;
@@ -118,6 +121,16 @@ impl Agent {
             };
             let reason = response.stop.clone().unwrap_or_default();
             let text = response.text();
+            if reason == "model_context_window_exceeded" {
+                match self.make_room(response, &mut cut_offs)? {
+                    Outcome::Done => continue,
+                    Outcome::Interrupted => return self.cancelled(),
+                    Outcome::Nothing | Outcome::Failed(_) => {}
+                }
+                let error = format!("Response truncated ({reason})");
+                self.recorder.error(&error)?;
+                return Ok(TurnEnd { reason, exit: Exit::ContextTooLong, text, error: Some(error) });
+            }
             if self.was_cut_off(&response) {
                 if self.keep_cut_off(response, &mut cut_offs)? {
                     continue;
@@ -218,7 +231,7 @@ impl Agent {
     /// Cut off by a limit: by the provider's word, or by its looks (a broken call that used every token allowed).
     fn was_cut_off(&self, response: &Response) -> bool {
         match response.stop.as_deref() {
-            Some("max_tokens" | "length" | "max_output_tokens" | "model_context_window_exceeded") => true,
+            Some("max_tokens" | "length" | "max_output_tokens") => true,
             _ => {
                 let at_limit =
                     response.usage.is_some_and(|(usage, _)| usage.output >= self.settings.max_tokens);
@@ -227,13 +240,33 @@ impl Agent {
         }
     }
 
-    /// Keeps what was finished. When calls were cut off the model is told so: returns whether to ask again.
-    fn keep_cut_off(&mut self, mut response: Response, cut_offs: &mut u32) -> Result<bool, StorageError> {
+    /// The window was full in mid-answer (PROVIDERS): keeps what was finished, compacts, and tells the model to go on.
+    fn make_room(&mut self, response: Response, cut_offs: &mut u32) -> Result<Outcome, StorageError> {
+        self.keep_finished(response)?;
+        if *cut_offs == MAX_CUT_OFFS {
+            return Ok(Outcome::Nothing);
+        }
+        *cut_offs += 1;
+        let outcome = self.compact(Trigger::TooLong)?;
+        if outcome == Outcome::Done {
+            self.session.conversation.append_user(CONTEXT_FULL.trim_end())?;
+        }
+        Ok(outcome)
+    }
+
+    /// Stores the finished text and thinking of a response that was cut off; returns how many calls were dropped.
+    fn keep_finished(&mut self, mut response: Response) -> Result<usize, StorageError> {
         let dropped = response.drop_calls();
         response.drop_unfinished_thinking();
         if let Some(line) = response.line() {
             self.session.conversation.append_line(&line)?;
         }
+        Ok(dropped)
+    }
+
+    /// Keeps what was finished. When calls were cut off the model is told so: returns whether to ask again.
+    fn keep_cut_off(&mut self, response: Response, cut_offs: &mut u32) -> Result<bool, StorageError> {
+        let dropped = self.keep_finished(response)?;
         if dropped == 0 || *cut_offs == MAX_CUT_OFFS {
             return Ok(false);
         }

@@ -35,7 +35,7 @@ pub(super) fn body<'a>(settings: &Settings, request: &Request<'a>, omit: &Omit) 
     if !matches!(request.tools.trim(), "" | "[]") {
         head.raw("tools", request.tools.trim());
     }
-    if let Some(thinking) = thinking(settings, &info)
+    if let Some(thinking) = thinking(settings, &info, omit)
         && !omit.thinking
     {
         head.raw("thinking", &thinking);
@@ -75,8 +75,14 @@ pub(super) fn body<'a>(settings: &Settings, request: &Request<'a>, omit: &Omit) 
 }
 
 /// The `thinking` field for this model, `None` where it is left out (PROVIDERS).
-fn thinking(settings: &Settings, info: &ModelInfo) -> Option<String> {
-    let adaptive = || Some(r#"{"type":"adaptive"}"#.to_owned());
+fn thinking(settings: &Settings, info: &ModelInfo, omit: &Omit) -> Option<String> {
+    // The newest models show no thinking text unless asked to; others may not know the word.
+    let shown = if info.thinking == ThinkingKind::Adaptive && !omit.display {
+        r#","display":"summarized""#
+    } else {
+        ""
+    };
+    let adaptive = || Some(format!(r#"{{"type":"adaptive"{shown}}}"#));
     match (settings.thinking, info.thinking) {
         (Thinking::Disabled, _) => info.disable.as_ref().map(|word| format!(r#"{{"type":"{word}"}}"#)),
         (Thinking::Adaptive, ThinkingKind::Budget) => budget(settings),

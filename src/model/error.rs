@@ -1,5 +1,6 @@
 //! What can go wrong with a model call, in one typed error, and how a server's own words are found in what it sent.
 
+use super::Provider;
 use crate::exit::Exit;
 use crate::wire::json;
 
@@ -98,6 +99,20 @@ impl ModelError {
             }
         }
         self
+    }
+}
+
+/// What a user can do about a refusal, to stand behind the server's own words; empty when there is nothing to say.
+pub(super) fn hint(provider: Provider, status: u16) -> String {
+    let keys = match provider {
+        Provider::Claude | Provider::Script => "ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN",
+        Provider::OpenAi | Provider::Responses => "OPENAI_API_KEY",
+    };
+    match status {
+        401 => format!("; look at the key ({keys}, --api-key or the provider's key_env)"),
+        403 => "; look at the rights of the key and at the model's name (--model)".to_owned(),
+        404 => "; look at the model's name (--model) and at the base URL (--base-url)".to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -239,7 +254,7 @@ fn reason_phrase(status: u16) -> &'static str {
         400 => " (bad request)",
         401 => " (the key was refused)",
         403 => " (not permitted)",
-        404 => " (not found: check the base URL and the model's name)",
+        404 => " (not found)",
         408 => " (request timeout)",
         413 => " (request too large)",
         429 => " (rate limited)",

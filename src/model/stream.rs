@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
+use super::error::hint;
 use super::http::{Answer, Client, NoAnswer};
 use super::retry::{random_word, retry_after};
 use super::sse::{self, Decoder, DecoderOptions, End, tokens_of};
@@ -30,6 +31,8 @@ const MAX_REST: u64 = 16 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Omit {
     pub(super) thinking: bool,
+    /// Claude: `thinking.display`.
+    pub(super) display: bool,
     pub(super) effort: bool,
     pub(super) cache_control: bool,
     pub(super) stream_options: bool,
@@ -52,6 +55,7 @@ impl Omit {
         for word in words {
             *match word.as_str() {
                 "thinking" => &mut omit.thinking,
+                "display" => &mut omit.display,
                 "effort" => &mut omit.effort,
                 "cache_control" => &mut omit.cache_control,
                 "stream_options" => &mut omit.stream_options,
@@ -191,6 +195,7 @@ impl Dispensable {
         const CLAUDE: &[Dispensable] = &[
             Dispensable::new("cache_control", &["cache_control"], |omit| &mut omit.cache_control),
             Dispensable::new("effort", &["effort", "output_config"], |omit| &mut omit.effort),
+            Dispensable::new("thinking.display", &["display"], |omit| &mut omit.display),
             Dispensable::new("thinking", &["thinking"], |omit| &mut omit.thinking),
         ];
         const CHAT: &[Dispensable] = &[
@@ -379,6 +384,7 @@ impl Call<'_> {
             return;
         }
         let mut error = ModelError::from_status(answer.status, &said);
+        error.message.push_str(&hint(self.model.settings.provider, answer.status));
         if (300..400).contains(&answer.status) {
             let target = header("location").unwrap_or_default();
             error.message =

@@ -194,7 +194,7 @@ fn the_body_is_byte_exact() {
     assert_eq!(
         text(&settings, &request),
         "{\"model\":\"claude-sonnet-5-5\",\"max_tokens\":16384,\"stream\":true,\"system\":\"line\\n\\\"two\\\"\\u0001\",\"tools\":[{\"name\":\"Read\"}],\
-         \"thinking\":{\"type\":\"adaptive\"},\"output_config\":{\"effort\":\"high\"},\"cache_control\":{\"type\":\"ephemeral\"},\
+         \"thinking\":{\"type\":\"adaptive\",\"display\":\"summarized\"},\"output_config\":{\"effort\":\"high\"},\"cache_control\":{\"type\":\"ephemeral\"},\
          \"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"sum up\"}]}"
     );
     settings.extra_body =
@@ -203,13 +203,15 @@ fn the_body_is_byte_exact() {
     let request = Request { system: "", tools: "[]", window: &empty, instruction: Some("x"), images: None };
     assert_eq!(
         text(&settings, &request),
-        r#"{"model":"claude-sonnet-5-5","max_tokens":9,"stream":true,"thinking":{"type":"adaptive"},"output_config":{"effort":"high"},"cache_control":{"type":"ephemeral"},"temperature":0.5,"messages":[{"role":"user","content":"x"}]}"#
+        r#"{"model":"claude-sonnet-5-5","max_tokens":9,"stream":true,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"high"},"cache_control":{"type":"ephemeral"},"temperature":0.5,"messages":[{"role":"user","content":"x"}]}"#
     );
 }
 
 #[test]
 fn thinking_is_asked_for_as_the_model_knows_it() {
-    let adaptive = r#","thinking":{"type":"adaptive"},"output_config":{"effort":"high"}"#;
+    let adaptive =
+        r#","thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"high"}"#;
+    let plain = r#","thinking":{"type":"adaptive"},"output_config":{"effort":"high"}"#;
     let table = [
         ("claude-sonnet-5-5", Thinking::Adaptive, adaptive),
         ("claude-sonnet-5-5", Thinking::Enabled, adaptive),
@@ -226,7 +228,8 @@ fn thinking_is_asked_for_as_the_model_knows_it() {
             r#","thinking":{"type":"enabled","budget_tokens":8192}"#,
         ),
         ("claude-haiku-4-5", Thinking::Disabled, ""),
-        ("local", Thinking::Adaptive, adaptive),
+        ("local", Thinking::Adaptive, plain),
+        ("claude-sonnet-4-6", Thinking::Adaptive, plain),
         ("local", Thinking::Disabled, ""),
     ];
     for (model, thinking, fields) in table {

@@ -43,7 +43,7 @@ fn a_good_answer_is_one_request_with_its_length_known() {
     assert!(!head.contains("transfer-encoding") && !head.contains("accept-encoding"), "{head}");
     assert_eq!(
         request.body,
-        r#"{"model":"claude-sonnet-5-5","max_tokens":16384,"stream":true,"system":"be brief","thinking":{"type":"adaptive"},"output_config":{"effort":"high"},"cache_control":{"type":"ephemeral"},"messages":[{"role":"user","content":"hello"}]}"#
+        r#"{"model":"claude-sonnet-5-5","max_tokens":16384,"stream":true,"system":"be brief","thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"high"},"cache_control":{"type":"ephemeral"},"messages":[{"role":"user","content":"hello"}]}"#
     );
 }
 
@@ -98,7 +98,10 @@ fn other_statuses_fail_at_once_with_the_servers_words() {
         let model = new(settings).unwrap();
         let code = &status[..3];
         let said = format!("failed: {kind} Some({code}) HTTP {code}: no ***");
-        assert_eq!(show(&run(model.as_ref(), &Lines::hello())), [said], "a key is never shown");
+        let shown = show(&run(model.as_ref(), &Lines::hello()));
+        let [line] = shown.as_slice() else { panic!("{shown:?}") };
+        let hint = line.strip_prefix(&said).expect("a key is never shown");
+        assert_eq!(hint.starts_with("; look at "), matches!(code, "401" | "403" | "404"), "{line}");
         assert_eq!(mock.requests().len(), 1);
     }
 }
@@ -320,7 +323,7 @@ fn what_is_no_event_stream_is_said_with_its_words() {
 fn figures_that_are_missing_are_guessed_and_few_read_tokens_are_suspicious() {
     let bare = good("hi").replace("\"usage\":", "\"nothing\":");
     let mock = Mock::new(vec![stream(&bare)]);
-    let sent = "usage: 58 1 0 0 estimated";
+    let sent = "usage: 64 1 0 0 estimated";
     assert_eq!(ask(&mock), ["text: hi", sent, "stop: end_turn"]);
 
     let mock = Mock::new(vec![stream(&good("hi")), stream(&good("hi"))]);

@@ -27,6 +27,7 @@
 //! split 1                          the stream in pieces of that many bytes
 //! no-space                         `data:{…}` without the blank
 //! no-done                          Chat without `[DONE]`
+//! gzip                             the stream gzipped, whoever asked for it
 //! ```
 //! Empty lines and lines that begin with `#` are skipped.
 
@@ -122,6 +123,8 @@ pub struct Answer {
     pub space: bool,
     /// Whether Chat ends with `[DONE]`.
     pub done: bool,
+    /// The stream is gzipped.
+    pub gzip: bool,
 }
 
 impl Default for Answer {
@@ -137,6 +140,7 @@ impl Default for Answer {
             split: None,
             space: true,
             done: true,
+            gzip: false,
         }
     }
 }
@@ -244,6 +248,7 @@ impl Answer {
             "split" => self.split = Some(rest.parse().ok().filter(|size| *size > 0)?),
             "no-space" => self.space = false,
             "no-done" => self.done = false,
+            "gzip" => self.gzip = true,
             _ => return None,
         }
         Some(())

@@ -116,3 +116,46 @@ mod tests {
         assert!(read_head(&mut input).expect("the end").is_none());
     }
 }
+
+/// A gzip stream of stored blocks, one a piece: nothing is held back.
+#[derive(Default)]
+pub(crate) struct Gzip {
+    begun: bool,
+    crc: u32,
+    length: u32,
+}
+
+impl Gzip {
+    /// The bytes that carry a piece.
+    pub(crate) fn piece(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        if !std::mem::replace(&mut self.begun, true) {
+            out.extend_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
+        }
+        for block in bytes.chunks(usize::from(u16::MAX)) {
+            let length = block.len() as u16;
+            out.push(0);
+            out.extend_from_slice(&length.to_le_bytes());
+            out.extend_from_slice(&(!length).to_le_bytes());
+            out.extend_from_slice(block);
+        }
+        self.length = self.length.wrapping_add(bytes.len() as u32);
+        let mut crc = !self.crc;
+        for byte in bytes {
+            crc ^= u32::from(*byte);
+            for _ in 0..8 {
+                crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+            }
+        }
+        self.crc = !crc;
+        out
+    }
+
+    /// The bytes of its end.
+    pub(crate) fn end(&self) -> Vec<u8> {
+        let mut out = vec![1, 0, 0, 0xff, 0xff];
+        out.extend_from_slice(&self.crc.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        out
+    }
+}

@@ -319,11 +319,18 @@ fn respond(stream: &mut TcpStream, shared: &Shared, answer: &Answer, dialect: Di
         return plain(stream, answer.status, &answer.headers, kind, body.as_bytes());
     }
     let mut head = String::from("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n");
+    let mut zip = answer.gzip.then(http::Gzip::default);
+    if zip.is_some() {
+        head.push_str("Content-Encoding: gzip\r\n");
+    }
     push_headers(&mut head, &answer.headers, answer.content_type.as_deref().unwrap_or("text/event-stream"));
     stream.write_all(head.as_bytes())?;
     for piece in render(answer, dialect) {
         match piece {
-            Piece::Bytes(bytes) => http::write_chunk(stream, &bytes)?,
+            Piece::Bytes(bytes) => match &mut zip {
+                Some(zip) => http::write_chunk(stream, &zip.piece(&bytes))?,
+                None => http::write_chunk(stream, &bytes)?,
+            },
             Piece::Gate(name) => {
                 if !shared.pass(&name, stream) {
                     return Err(io::ErrorKind::ConnectionAborted.into());
@@ -332,6 +339,9 @@ fn respond(stream: &mut TcpStream, shared: &Shared, answer: &Answer, dialect: Di
             Piece::Cut => return Ok(Sent::Cut),
             Piece::End => break,
         }
+    }
+    if let Some(zip) = zip {
+        http::write_chunk(stream, &zip.end())?;
     }
     stream.write_all(b"0\r\n\r\n")?;
     Ok(Sent::Whole)
