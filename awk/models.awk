@@ -5,6 +5,8 @@
 #          laid over the earlier ones member by member. A missing file is none.
 # Output   one line of words: context max_output thinking_kind disable vision, `-` for what is not known.
 #          -v usage='IN OUT CACHE_READ CACHE_CREATION': the price of these tokens in dollars, 0 when it is not known.
+#          -v rows=FILE: lines KIND MODEL CALLS IN OUT CACHE_READ CACHE_CREATION, separated by TAB; each gets three more
+#          fields: its price, its price without a cache, and 1 when the price is known.
 # Exit     1: a file is no such object (stderr names it).
 #
 # A model is found by its name, without a date, a tag or `-latest` behind it, or without a vendor's prefix (`vendor/...`).
@@ -18,19 +20,32 @@ BEGIN {
         if (text != "") overlay(ARGV[i], text)
     }
     if (failed) exit 1
+    if (rows != "") {
+        while ((getline line < rows) > 0) priced(line)
+        exit
+    }
     name = find(model)
     if (usage == "") {
         print word("context") " " word("max_output") " " word("thinking") " " word("disable") " " word("vision")
         exit
     }
     split(usage, count, " ")
-    read = price("cache_read")
-    write = price("cache_write")
-    input = price("input")
-    if (read == "") read = input * 0.1
-    if (write == "") write = input * 1.25
-    dollars = (input * count[1] + price("output") * count[2] + read * count[3] + write * count[4]) / 1000000
-    printf "%.12f\n", dollars
+    printf "%.12f\n", dollars(count[1], count[2], count[3], count[4])
+}
+
+function dollars(in_, out, read, write,   p_read, p_write, p_in) {
+    p_read = price("cache_read")
+    p_write = price("cache_write")
+    p_in = price("input")
+    if (p_read == "") p_read = p_in * 0.1
+    if (p_write == "") p_write = p_in * 1.25
+    return (p_in * in_ + price("output") * out + p_read * read + p_write * write) / 1000000
+}
+
+function priced(line,   f) {
+    split(line, f, "\t")
+    name = find(f[2])
+    printf "%s\t%.12f\t%.12f\t%d\n", line, dollars(f[4], f[5], f[6], f[7]), dollars(f[4] + f[6] + f[7], f[5], 0, 0), (price("input") != "")
 }
 
 function overlay(file, text,   keys, raws, n, i) {

@@ -8,12 +8,14 @@
 # 3. After a message with calls comes one with their results, in the order of the calls: a result that is missing is made
 #    up, as an error; a result without a call is left out; an empty one is `(no output)`.
 # 4. A call's id that no API takes, or that was used before, is changed, in its result too.
+# 5. Where the window is full, a result of more than WINDOW_LARGE bytes in an old line is replaced by a line that says so.
 #
 # window_line(line)   takes the next line of conversation.jsonl, without its LF: the messages that are now sent are
 #                     WINDOW_OUT[1..WINDOW_N] (none, one or two)
 # window_end()        the same at the end of the conversation
 # window_notes()      what was left out or made up, for the user: one sentence a line, "" when there is nothing to say
 # -v thinking_from=N  thinking in lines that begin before this byte offset is left out (session.json)
+# -v results_from=N   large results in lines that begin before this byte offset are left out (session.json)
 # -v drop_unsigned=1  leave out thinking without a signature (empty thinking without one always is)
 # -v drop_signed=1    leave out thinking with a signature, and redacted thinking
 # -v images_dir=DIR   the session's images, which a user's text may name as [Image #N]; vision=0: the model does not see them
@@ -21,6 +23,7 @@
 
 BEGIN {
     WINDOW_LOST = "Error: interrupted: no result was recorded; the outcome is unknown and side effects are possible"
+    WINDOW_LARGE = 1000
     WINDOW_OFFSET = WINDOW_NUMBER = WINDOW_PENDING = 0
     split("type text thinking signature id name input tool_use_id content", window_list, " ")
     for (window_i in window_list) WINDOW_KEY[window_list[window_i]] = 1
@@ -31,6 +34,7 @@ function window_line(line,   offset) {
     WINDOW_NUMBER++
     offset = WINDOW_OFFSET
     WINDOW_OFFSET += length(line) + 1
+    WINDOW_LEAVES_OUT = offset < results_from + 0
     if (line ~ /^[ \t\r\f]*$/) return
     if (index(line, "\"input\":}")) gsub(/"input":\}/, "\"input\":{}}", line)
     if (line ~ /\\u[dD][89a-fA-F]/) line = window_surrogates(line)
@@ -162,11 +166,23 @@ function window_call_block(line, b, sent) {
 # A result, under another id when one is given; empty content is `(no output)`.
 function window_result_block(line, b, sent,   content, block) {
     content = window_raw(line, b, "content")
+    if (WINDOW_LEAVES_OUT && window_is_large(content)) {
+        block = substr(line, WINDOW_BLOCK_AT[b], WINDOW_BLOCK_LEN[b])
+        return window_result(json_quote(sent == "" ? WINDOW_ID[b] : sent), window_left_out(length(content) - 2), \
+            json_member(block, "is_error") == "true")
+    }
     if (content != "" && content != "null" && content != "\"\"" && content != "[]")
         return sent == "" ? substr(line, WINDOW_BLOCK_AT[b], WINDOW_BLOCK_LEN[b]) : window_with(line, b, "tool_use_id", json_quote(sent))
     if (content != "" && content != "null" && sent == "") return window_with(line, b, "content", "\"(no output)\"")
     block = substr(line, WINDOW_BLOCK_AT[b], WINDOW_BLOCK_LEN[b])
     return window_result(json_quote(sent == "" ? WINDOW_ID[b] : sent), "(no output)", json_member(block, "is_error") == "true")
+}
+
+function window_is_large(content) { return length(content) > WINDOW_LARGE + 2 && json_is_string(content) }
+
+# What stands in the place of a result of so many bytes.
+function window_left_out(size) {
+    return "[... " size " bytes left out: the context is full. Run the call again if you need its result ...]"
 }
 
 # The block with `text` in the place of the value of `key`.

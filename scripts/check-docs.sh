@@ -75,6 +75,10 @@ if [ -n "$docs_program" ]; then
   while IFS= read -r command; do
     "$docs_program" "$command" --help </dev/null >>"$docs_tmp/help" 2>/dev/null
   done <"$docs_tmp/commands"
+  "$docs_program" core --help | sed -n 's/^  \([a-z][a-z-]*\).*/\1/p' >"$docs_tmp/filters"
+  while IFS= read -r command; do
+    "$docs_program" core "$command" --help </dev/null >>"$docs_tmp/help" 2>/dev/null
+  done <"$docs_tmp/filters"
 fi
 for file in README.md CONTRIBUTING.md docs/*.md src/assets/README.md; do
   docs_check_links "$file"

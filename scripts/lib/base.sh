@@ -99,6 +99,12 @@ run_awk() { # <program> [-v …] [file…]   a program of awk/ or of scripts/lib
   LC_ALL=C "${AWK[@]}" -f "$AWK_DIR/json.awk" -f "$AWK_DIR/protocol.awk" -f "$program" "$@"
 }
 
+run_window() { # <program> [-v …] [file…]   the same with window.awk
+  local program=$AWK_DIR/$1
+  shift
+  LC_ALL=C "${AWK[@]}" -f "$AWK_DIR/json.awk" -f "$AWK_DIR/protocol.awk" -f "$AWK_DIR/window.awk" -f "$program" "$@"
+}
+
 stream_awk() { # <program> [-v …]   the same for input that someone waits for
   local program=$AWK_DIR/$1
   [[ -f $program ]] || program=$LIB_DIR/$1

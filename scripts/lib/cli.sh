@@ -23,6 +23,9 @@ Options:
       --max-turns <N>           Most model calls of one turn [1000]
       --max-context <N>         Size of the window in tokens [200000]
       --max-sub-agents <N>      Most sub-agents running at once; more wait their turn [8]
+      --max-cost <DOLLARS>      Most dollars this run may cost, its sub-agents and summaries included
+      --max-total-tokens <N>    Most tokens this run may use, of all kinds together, its sub-agents and summaries included
+      --max-time <SECONDS>      Most seconds this run may take
       --api-key <KEY>           The API key; @FILE or `-` (stdin) keep it out of the process list
       --base-url <URL>          Where the API is, for instance http://127.0.0.1:11434
       --effort <LEVEL>          How hard the model thinks: low, medium, high, xhigh, max [high]
@@ -63,6 +66,9 @@ option_variable() { # <result-var> <option>   fails for an option that takes non
   --max-turns) printf -v "$1" OPT_MAX_TURNS ;;
   --max-context) printf -v "$1" OPT_MAX_CONTEXT ;;
   --max-sub-agents) printf -v "$1" OPT_MAX_SUB_AGENTS ;;
+  --max-cost) printf -v "$1" OPT_MAX_COST ;;
+  --max-total-tokens) printf -v "$1" OPT_MAX_TOTAL_TOKENS ;;
+  --max-time) printf -v "$1" OPT_MAX_TIME ;;
   --api-key) printf -v "$1" OPT_API_KEY ;;
   --base-url) printf -v "$1" OPT_BASE_URL ;;
   --effort) printf -v "$1" OPT_EFFORT ;;
@@ -77,7 +83,7 @@ option_variable() { # <result-var> <option>   fails for an option that takes non
 parse_args() {
   local word variable value
   OPT_PROVIDER='' OPT_MODEL='' OPT_MAX_TOKENS='' OPT_TOOL_TIMEOUT='' OPT_MAX_TURNS='' OPT_MAX_CONTEXT=''
-  OPT_MAX_SUB_AGENTS='' OPT_API_KEY='' OPT_BASE_URL='' OPT_EFFORT='' OPT_THINKING='' OPT_OUTPUT_FORMAT=''
+  OPT_MAX_SUB_AGENTS='' OPT_MAX_COST='' OPT_MAX_TOTAL_TOKENS='' OPT_MAX_TIME='' OPT_API_KEY='' OPT_BASE_URL='' OPT_EFFORT='' OPT_THINKING='' OPT_OUTPUT_FORMAT=''
   OPT_RECORD='' OPT_MODE='' OPT_SESSION='' OPT_HAS_SESSION=0 OPT_CONTINUE=0 OPT_FORK=0 OPT_STAY=0 OPT_PRINT=0
   OPT_LIST=0 OPT_VERBOSE=0 OPT_INTERACTIVE=0 OPT_REQUIRE_SANDBOX=0 OPT_ASK=0 OPT_NO_MASK=0
   OPT_SKILLS=() OPT_IMAGES=() PROMPT_WORDS=()

@@ -1,90 +1,183 @@
-# compact.sh - compaction (CONTRACT §9): what is kept is chosen by awk/compact_dp.awk; summary first, cut last.
+# compact.sh - compaction (CONTRACT §9): what is kept is chosen by awk/compact_dp.awk; summary first, cut last. Whatever
+# fails leaves the session as it was.
+#
+# compact TRIGGER sets COMPACTED: done, nothing, interrupted or failed. It is asked for by `auto` (before a model call),
+# `too_long` (the API refused a request), `plan_confirm`, `plan_clear` and `manual` (the user).
 
-COMPACT_TRIGGER=''
+# After a failed summary the next tries wait for this many model calls.
+PAUSE_AFTER_FAILURE=5
+# How often a summary that is itself too long is asked for again over half as many lines.
+HALVINGS=3
+# Not before AGENT_CALLS is this: for the automatic compaction, and for leaving out results.
+COMPACT_NOT_BEFORE=0 LEAVE_OUT_NOT_BEFORE=0
 
-# Before a model call: a plan's tools ask for it, else the cost model decides.
-compact_if_due() { # auto
-  local trigger=${COMPACT_TRIGGER:-$1} context keep
-  COMPACT_TRIGGER=
-  stat_of context current_context_tokens
-  # A small window has nothing to gain: what is dropped must be worth 20 summaries.
-  if [[ $trigger == auto ]] && ((CONV_BYTES < 80 * ${DP_S:-500} && context * 10 <= MAX_CONTEXT * 9)); then return 0; fi
-  choose_keep keep "$trigger" "$context"
-  ((keep)) || return 0
-  compact "$keep" "$trigger" || return 0
+# The cost model's parameters: what is no number, or out of range, is named and its default used. Sets SUMMARY_TOKENS.
+check_costs() {
+  local name default highest value number='^[[:blank:]]*[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?[[:blank:]]*$'
+  while read -r name default highest; do
+    value=${!name:-}
+    [[ -n $value ]] || continue
+    [[ $value =~ $number ]] && LC_ALL=C awk -v n="$value" -v most="$highest" 'BEGIN { exit !(n + 0 >= 0 && n + 0 <= most) }' && continue
+    say_warning "$name=$value is no number from 0 to $highest; using $default"
+    unset "$name"
+  done <<'END'
+DP_P_INPUT 3 1000000000000
+DP_P_CACHE 0.3 1000000000000
+DP_P_OUT 15 1000000000000
+DP_V 5000 1000000000000
+DP_S 500 1000000000000
+DP_L 0 1000000000000
+DP_BASELINE_E 8 1000000000000
+DP_E_FIXED 0 1000000000000
+DP_R 0.8 1
+DP_BETA 0.03 1000000000000
+DP_MIN_KEEP_RATIO 0.25 1
+DP_QUALITY_PENALTY 0.2 1000000000000
+END
+  SUMMARY_TOKENS=500
+  [[ -z ${DP_S:-} ]] || SUMMARY_TOKENS=$(LC_ALL=C awk -v s="$DP_S" 'BEGIN { printf "%.0f", s < 1 ? 1 : int(s) }')
 }
 
-choose_keep() { # <result-var> <trigger> <context>
-  local ck_turns ck_compacts ck_requests ck_input ck_keep
-  stat_of ck_turns current_turn_count
-  stat_of ck_compacts compact_request_count
-  stat_of ck_requests agent_request_count
-  stat_of ck_input total_input_tokens
+# Before a model call: when it pays, or when the window is nearly full.
+compact_if_due() {
+  local context
+  stat_of context current_context_tokens
+  # A small window has nothing to gain: what is dropped must be worth 20 summaries, and a byte is at most a token.
+  if ((AGENT_CALLS >= COMPACT_NOT_BEFORE)) && ((CONV_BYTES >= 20 * SUMMARY_TOKENS || context * 10 > MAX_CONTEXT * 9)); then
+    compact auto
+    ((INTERRUPTED || ENDING)) && return
+  fi
+  leave_out_if_full
+}
+
+choose_keep() { # <result-var> <trigger>
+  local ck_figures ck_turns ck_compacts ck_requests ck_input ck_context ck_keep ck_trigger=$2
+  [[ $2 == too_long ]] && ck_trigger=manual
+  ck_figures=$(run_awk stats.awk -v file="$SV/stats.json" \
+    -v get='current_turn_count compact_request_count agent_request_count total_input_tokens current_context_tokens' 2>/dev/null)
+  IFS=$' \n' read -r -d '' ck_turns ck_compacts ck_requests ck_input ck_context <<<"$ck_figures"
   if has_core; then
     ck_keep=$(run_core compact-choice --turns "$ck_turns" --compactions "$ck_compacts" --requests "$ck_requests" \
-      --total-input "$ck_input" --context "$3" --max-context "$MAX_CONTEXT" --trigger "$2" -- "$S/conversation.jsonl" 2>/dev/null)
+      --total-input "$ck_input" --context "$ck_context" --max-context "$MAX_CONTEXT" --trigger "$ck_trigger" -- "$S/conversation.jsonl" 2>/dev/null)
     core_did $? compact-choice && printf -v "$1" '%d' "$ck_keep" && return
   fi
   printf -v "$1" '%d' "$(LC_ALL=C "${AWK[@]}" -v t="$ck_turns" -v c="$ck_compacts" -v requests="$ck_requests" \
-    -v total_input="$ck_input" -v context="$3" -v M="$MAX_CONTEXT" -v trigger="$2" \
+    -v total_input="$ck_input" -v context="$ck_context" -v M="$MAX_CONTEXT" -v trigger="$ck_trigger" \
     -f "$AWK_DIR/compact_dp.awk" "$S/conversation.jsonl")"
 }
 
-# The window was too long for the server: once more after a cut, or not at all.
-compact_for_room() {
-  local keep
-  ((COMPACTED_FOR_ROOM)) && return 1
-  COMPACTED_FOR_ROOM=1
-  choose_keep keep manual "$MAX_CONTEXT"
-  ((keep)) || return 1
-  compact "$keep" auto
+compact() { # <trigger>
+  local keep try word=$1
+  COMPACTED=nothing
+  limit_reached && return
+  choose_keep keep "$1"
+  ((keep)) || return 0
+  [[ $word == too_long ]] && word=auto
+  COMPACTED=failed
+  for ((try = 0; try < HALVINGS; try++)); do
+    ask_summary "$keep"
+    case $SUMMARY in
+    text)
+      cut_window || break
+      compacted "$word"
+      return
+      ;;
+    interrupted)
+      COMPACTED=interrupted
+      return
+      ;;
+    too_long)
+      drop_half keep "$keep"
+      ((keep)) || break
+      ;;
+    *) break ;;
+    esac
+  done
+  COMPACT_NOT_BEFORE=$((AGENT_CALLS + PAUSE_AFTER_FAILURE))
+  event_error "compaction failed, nothing was dropped: $COMPACT_WHY"
 }
 
-compact() { # <lines to keep> <trigger>
-  local lines drop size
-  lines=$(($(wc -l <"$S/conversation.jsonl")))
-  drop=$((lines - $1))
-  ((drop > 0 && $1 > 0)) || return 1
-  head -n "$drop" -- "$S/conversation.jsonl" >"$RUN/dropped"
-  tail -n "+$((drop + 1))" -- "$S/conversation.jsonl" >"$S/conversation.jsonl.new" || return 1
-  if ! ask_summary; then
-    rm -f -- "$S/conversation.jsonl.new"
-    return 1
-  fi
-  # Each step is whole or not at all; the cut is the last one.
-  {
-    cp -- "$RUN/summary" "$S/summary.txt.new" && mv -f -- "$S/summary.txt.new" "$S/summary.txt" &&
-      cat -- "$RUN/dropped" >>"$S/conversation-archive.jsonl" &&
-      mv -f -- "$S/conversation.jsonl.new" "$S/conversation.jsonl"
-  } || storage_error write "$S/conversation.jsonl" ''
-  CONV_BYTES=$(($(wc -c <"$S/conversation.jsonl")))
-  META_FROM=$CONV_BYTES
-  store_meta
-  size=$(LC_ALL=C awk '{ n += int((length($0) + 3) / 4) + 1 } END { printf "%.0f", n }' "$S/conversation.jsonl")
-  update_stats current_context_tokens="$size"
-  event "{\"type\":\"context_update\",\"kind\":\"compact\",\"trigger\":\"$2\""
-  show_message CONTEXT_UPDATE compact "$2"
+# About half of the lines that are to be dropped, up to a turn; 0 when that is none.
+drop_half() { # <result-var> <lines to keep>
+  printf -v "$1" '%d' "$(LC_ALL=C awk -v dropped="$DROPPED_LINES" '
+    index($0, "{\"role\":\"user\",\"content\":\"") == 1 && NR > 1 && NR - 1 <= int(dropped / 2) { cut = NR - 1 }
+    END { print cut ? NR - cut : 0 }' "$S/conversation.jsonl")"
 }
 
-# Asks for a summary of $RUN/dropped into $RUN/summary. A failure leaves everything as it was and says so.
-ask_summary() {
-  local text limit=${DP_S:-500}
+# Asks for a summary of all but the last lines, with the prefix of an ordinary call: into $RUN/summary. Sets SUMMARY: text,
+# interrupted, too_long or failed (COMPACT_WHY says why), and DROPPED_LINES.
+ask_summary() { # <lines to keep>
+  local text
+  DROPPED_LINES=$(($(wc -l <"$S/conversation.jsonl") - $1))
+  head -n "$DROPPED_LINES" -- "$S/conversation.jsonl" >"$RUN/dropped"
   read_file text "$ASSETS_DIR/prompt/summary-instruction.md"
-  printf '%s' "${text//'{{max_tokens}}'/$limit}" >"$RUN/instruction"
-  CONVERSATION=$RUN/dropped ask_model "$RUN/instruction" compact
+  printf '%s' "${text//'{{max_tokens}}'/$SUMMARY_TOKENS}" >"$RUN/instruction"
+  CONVERSATION=$RUN/dropped
+  ask_model "$RUN/instruction" compact
   unset CONVERSATION
   count_compact
+  SUMMARY=failed
   case $ANSWER in
-  interrupted) return 1 ;;
+  interrupted) SUMMARY=interrupted ;;
   failed)
-    event_error "compaction failed: $FAIL_MESSAGE"
-    return 1
+    COMPACT_WHY=$FAIL_MESSAGE
+    [[ $FAIL_KIND == ContextTooLong ]] && SUMMARY=too_long
+    ;;
+  *)
+    case $ANSWER_STOP in
+    end_turn | stop | stop_sequence | tool_use | tool_calls | completed)
+      run_awk cut_summary.awk -v most="$SUMMARY_TOKENS" "$RUN/summary_answer/text" >"$RUN/summary"
+      COMPACT_WHY="the model gave no summary"
+      grep -q '[^[:space:]]' "$RUN/summary" && SUMMARY=text
+      ;;
+    *) COMPACT_WHY="the summary was cut off ($ANSWER_STOP)" ;;
+    esac
     ;;
   esac
-  LC_ALL=C awk -v limit="$limit" '{ n += int((length($0) + 3) / 4) + 1; if (n > limit && NR > 1) exit; print }' "$RUN/answer/text" >"$RUN/summary"
-  grep -q '[^[:space:]]' "$RUN/summary" && return 0
-  event_error "compaction failed: the summary was empty"
-  return 1
+  return 0
+}
+
+# Summary first, cut last. compact.journal says how to undo what a crash or a full disk left unfinished.
+cut_window() {
+  local from=$META_FROM results=$META_RESULTS conversation cut archive old
+  conversation=$(($(wc -c <"$S/conversation.jsonl")))
+  cut=$(($(wc -c <"$RUN/dropped")))
+  archive=$(($(wc -c <"$S/conversation-archive.jsonl")))
+  old=$({ cat -- "$S/summary.txt" && printf '.'; } | run_awk json_cli.awk -v op=escape -v mark=1)
+  META_FROM=$((conversation - cut))
+  META_RESULTS=$((results > cut ? results - cut : 0))
+  if ! {
+    printf '{"conversation":%d,"cut":%d,"archive":%d,"thinking_from":%d,"results_from":%d,"summary":"%s"}\n' \
+      "$conversation" "$cut" "$archive" "$from" "$results" "$old" >"$S/compact.journal.new" &&
+      mv -f -- "$S/compact.journal.new" "$S/compact.journal" &&
+      cp -- "$RUN/summary" "$S/summary.txt.new" && mv -f -- "$S/summary.txt.new" "$S/summary.txt" &&
+      cat -- "$RUN/dropped" >>"$S/conversation-archive.jsonl" &&
+      write_meta &&
+      tail -n "+$((DROPPED_LINES + 1))" -- "$S/conversation.jsonl" >"$S/conversation.jsonl.new" &&
+      mv -f -- "$S/conversation.jsonl.new" "$S/conversation.jsonl"
+  } 2>"$RUN/cut.err"; then
+    COMPACT_WHY=$(tail -n 1 "$RUN/cut.err")
+    META_FROM=$from META_RESULTS=$results
+    # What cannot be undone now is undone at the next opening.
+    [[ -e $S/compact.journal ]] && undo_compaction 2>/dev/null
+    rm -f -- "$S/conversation.jsonl.new" "$S/summary.txt.new" "$S/compact.journal.new"
+    return 1
+  fi
+  rm -f -- "$S/compact.journal"
+  CONV_BYTES=$META_FROM
+}
+
+# The figures, the event, what a person sees.
+compacted() { # <trigger>
+  local size
+  size=$(LC_ALL=C awk '{ n += int((length($0) + 3) / 4) + 1 } END { printf "%.0f", n }' "$S/conversation.jsonl")
+  update_stats current_context_tokens="$size"
+  event "{\"type\":\"context_update\",\"kind\":\"compact\",\"trigger\":\"$1\""
+  show_message CONTEXT_UPDATE compact "$1"
+  show_title 1
+  COMPACTED="done"
+  # One call with the shorter window comes first: without progress there is no second one.
+  COMPACT_NOT_BEFORE=$((AGENT_CALLS + 1))
 }
 
 # A summary call counts in its own counter; its tokens in the totals.
@@ -104,4 +197,53 @@ count_compact() {
   done <<<"$ANSWER_USAGES"
   [[ $ANSWER == complete ]] && update_stats compact_request_count=+1
   return 0
+}
+
+# ---- What is kept does not fit: large tool results are left out of requests, the oldest first (awk/leave_out.awk)
+
+# Before a model call: nearly full, and nothing to drop.
+leave_out_if_full() {
+  local context
+  stat_of context current_context_tokens
+  ((context * 10 > MAX_CONTEXT * 9 && AGENT_CALLS >= LEAVE_OUT_NOT_BEFORE)) || return 0
+  leave_out_results "$context" || return 0
+}
+
+# Leaves out results until the window has half the size that the API refused, or, with a number of tokens that it has
+# now, fills half of --max-context. Fails when there is nothing to leave out.
+leave_out_results() { # [context tokens]
+  local from
+  from=$(run_window leave_out.awk -v results_from="$META_RESULTS" -v context="${1:-0}" -v M="$MAX_CONTEXT" "$S/conversation.jsonl")
+  is_number "$from" || return 1
+  ((from > META_RESULTS)) || return 1
+  META_RESULTS=$from
+  store_meta
+  LEAVE_OUT_NOT_BEFORE=$((AGENT_CALLS + 1))
+  say_warning "the window is full: the oldest large tool results are left out of requests (conversation.jsonl keeps them)"
+}
+
+# ---- `agent.sh compact`: now, outside a turn
+
+check_compacting() {
+  if ((OPT_STAY || OPT_INTERACTIVE || OPT_FORK || ${#PROMPT_WORDS[@]} || ${#OPT_IMAGES[@]})); then
+    usage_error "compact takes no prompt, --image, --stay, -i or --fork: give --session NAME or nothing"
+  fi
+  ((OPT_HAS_SESSION == 2)) || OPT_HAS_SESSION=0 OPT_CONTINUE=1
+}
+
+compact_now() {
+  local text
+  for text in "${NOTES[@]+"${NOTES[@]}"}"; do event_error "$text"; done
+  IN_TURN=1
+  printf '1\n' >"$RUN/busy_turn"
+  compact manual
+  : >"$RUN/busy_turn"
+  IN_TURN=0
+  case $COMPACTED in
+  nothing) say_warning "there is nothing to compact" ;;
+  failed) finish 1 ;;
+  interrupted) finish 130 ;;
+  esac
+  ((ENDING)) && finish "$ENDING"
+  finish 0
 }

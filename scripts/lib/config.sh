@@ -2,7 +2,7 @@
 #
 # Sets BASE, CWD, PROVIDER (claude|openai|responses|script), MODEL, BASE_URL, API_KEY, AUTH_TOKEN, HEADERS, MAX_TOKENS,
 # EFFORT_LEVEL, THINKING_KIND, STALL_TIMEOUT, RETRY_BASE_MS, EXTRA_BODY (JSON or ""), SCRIPT_FILE, RECORD_FILE, TOOL_TIMEOUT, MAX_TURNS, MAX_CONTEXT,
-# MAX_SUB_AGENTS, MAX_RESULT, MODE_DIGITS, ASK, ASK_TIMEOUT, SANDBOX_CHOICE, MASK, SKILLS, FORMAT, LANG_NAME, SHELL_NAME, HIDDEN_ENV, IS_CHILD, PROVIDER_ARG.
+# MAX_SUB_AGENTS, MAX_RESULT, MAX_COST, MAX_TOTAL_TOKENS, MAX_TIME, MODE_DIGITS, ASK, ASK_TIMEOUT, SANDBOX_CHOICE, MASK, SKILLS, FORMAT, LANG_NAME, SHELL_NAME, HIDDEN_ENV, IS_CHILD, PROVIDER_ARG.
 
 # Variables that carry keys: taken out of every tool's environment.
 HIDDEN_ENV=(ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY DEEPSEEK_API_KEY JINA_API_KEY)
@@ -200,6 +200,7 @@ toml_object() { # <result-var> <USER_FILE or PROJECT> <key prefix with a dot>
 toml_known() { # <key>
   case $1 in
   provider | model | effort | thinking | max_tokens | max_context | max_turns | max_sub_agents | tool_timeout) ;;
+  max_cost | max_time) ;;
   tool_result_max_bytes | skills | output_format | mode | stall_timeout | retry_base_ms | base_url | api_key | trusted) ;;
   sandbox | mask | ask_timeout | keep_env) ;;
   headers.* | extra_body.* | parts.*) ;;
@@ -323,6 +324,7 @@ resolve_config() {
   read_toml PROJECT "$CWD/.bash-agent.toml"
   check_project_config
   resolve_limits
+  resolve_budget
   resolve_model
   resolve_mode
   resolve_sandbox

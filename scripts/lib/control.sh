@@ -3,7 +3,7 @@
 
 is_command() { # <word>
   case $1 in
-  send | notify | interrupt | stop | wait | watch | status | sessions | path | export | completions | man) return 0 ;;
+  send | notify | interrupt | stop | wait | watch | status | cost | sessions | path | export | completions | man) return 0 ;;
   esac
   return 1
 }
@@ -52,6 +52,7 @@ run_command_word() { # <command> [argument…]
   wait) command_wait ;;
   watch) command_watch ;;
   status) command_status ;;
+  cost) command_cost ;;
   sessions)
     if ((COMMAND_JSON)); then list_json; else list_sessions; fi
     ;;
@@ -66,7 +67,7 @@ parse_command() { # <command> [argument…]
   local command=$1 word value
   shift
   OPT_SESSION='' OPT_HAS_SESSION=0 OPT_FORK=0 COMMAND_WAIT=0 COMMAND_TIMEOUT='' COMMAND_ID='' COMMAND_JSON=0
-  COMMAND_FROM_START=0 COMMAND_FORMAT=''
+  COMMAND_FROM_START=0 COMMAND_FORMAT='' COMMAND_SCOPE=''
   COMMAND_WORDS=()
   while (($#)); do
     word=$1
@@ -96,7 +97,11 @@ parse_command() { # <command> [argument…]
       esac
       ;;
     send:--wait) COMMAND_WAIT=1 ;;
-    status:--json | sessions:--json) COMMAND_JSON=1 ;;
+    status:--json | cost:--json | sessions:--json) COMMAND_JSON=1 ;;
+    cost:--project | cost:--all)
+      [[ -z $COMMAND_SCOPE ]] || usage_error "'$word' cannot be used with '$COMMAND_SCOPE'"
+      COMMAND_SCOPE=$word
+      ;;
     watch:--from-start) COMMAND_FROM_START=1 ;;
     *:--)
       while (($#)); do
@@ -108,6 +113,7 @@ parse_command() { # <command> [argument…]
     *) COMMAND_WORDS[${#COMMAND_WORDS[@]}]=$word ;;
     esac
   done
+  [[ -z $COMMAND_SCOPE || $OPT_HAS_SESSION == 0 ]] || usage_error "'$COMMAND_SCOPE' cannot be used with '--session'"
 }
 
 # The words as one text, or stdin for `-`.
@@ -356,6 +362,35 @@ command_status() {
     -v waiting="$waiting" -v json="$COMMAND_JSON" </dev/null
 }
 
+# Tokens and dollars by kind and model, summed over the `usage` events.
+command_cost() {
+  local models=("$ASSETS_DIR/models.json") name unpriced
+  [[ -e $BASE/models.json ]] && models[1]=$BASE/models.json
+  case $COMMAND_SCOPE in
+  --all)
+    # What sub-agents used is in their parents' events.
+    for name in "$BASE"/projects/*/*/events.jsonl; do
+      name=${name%/events.jsonl}
+      [[ ${name##*/} == sub_* || ! -f $name/events.jsonl ]] || printf '%s\n' "$name"
+    done
+    ;;
+  --project)
+    find_sessions
+    for name in "${FOUND[@]+"${FOUND[@]}"}"; do printf '%s\n' "$PROJECT_DIR/$name"; done
+    ;;
+  *)
+    find_any
+    printf '%s\n' "$S"
+    ;;
+  esac >"$RUN/cost.dirs"
+  run_awk cost.awk "$RUN/cost.dirs" | LC_ALL=C sort >"$RUN/cost.sums"
+  run_awk models.awk -v rows="$RUN/cost.sums" "${models[@]}" >"$RUN/cost.rows" 2>"$RUN/models.err" || die 2 "$(cat "$RUN/models.err")"
+  while IFS= read -r unpriced; do
+    say_warning "no price is known for '$unpriced': its tokens count as \$0 (add it to models.json)"
+  done < <(LC_ALL=C awk -F '\t' '$1 != "compaction" && $10 == 0 && !said[$2]++ { print $2 }' "$RUN/cost.rows" | LC_ALL=C sort)
+  run_awk bill.awk -v json="$COMMAND_JSON" "$RUN/cost.rows" || finish 141
+}
+
 list_json() {
   local i preview
   find_sessions
@@ -403,5 +438,5 @@ completions() {
   local words
   [[ ${COMMAND_WORDS[0]:-bash} == bash ]] || usage_error "unknown shell '${COMMAND_WORDS[0]}': give one of bash"
   words=$(usage_text | grep -o -e '--[a-z][a-z-]*' | sort -u | tr '\n' ' ')
-  printf '# bash completion for bash-agent\ncomplete -o default -W "%ssend notify interrupt stop wait watch status sessions path export" bash-agent agent.sh\n' "$words"
+  printf '# bash completion for bash-agent\ncomplete -o default -W "%ssend notify interrupt stop wait watch status cost compact sessions path export" bash-agent agent.sh\n' "$words"
 }

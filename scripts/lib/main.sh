@@ -3,7 +3,7 @@
 TRAPS=0 INTERRUPTED=0 ENDING=0 IN_TURN=0 TIMER_FIRED=0 STDOUT_CLOSED=0
 RUN='' GUARD_PID='' OWNED=0 FINISHED=0 MODEL_PID='' INPUT_PID='' NOTIFY_PID=''
 RUN_TURNS=0 RUN_IN=0 RUN_OUT=0 RUN_CR=0 RUN_CC=0 RUN_COSTS='' PENDING_UPDATES='' SAID='' ID_FIELD=''
-COMPACTED_FOR_ROOM=0 CONV_BYTES=0 RECORDS_READ=0 TURN_EXIT=0 TURN_REASON='' TURN_ERROR='' LAST_CONTEXT=0 LAST_OUT=0
+AGENT_CALLS=0 BY_PERSON=0 CONV_BYTES=0 RECORDS_READ=0 TURN_EXIT=0 TURN_REASON='' TURN_ERROR='' LAST_CONTEXT=0 LAST_OUT=0
 BASHPID_NOW=0 COMMANDS_RUN=0 STATS_LINE='' FORMAT=human
 
 main() {
@@ -13,8 +13,21 @@ main() {
   umask 077
   setup_clock
   setup_display
-  if (($#)) && is_command "$1"; then run_command_word "$@"; fi
+  COMPACTING=0
+  if [[ ${1:-} == compact ]]; then
+    COMPACTING=1
+    shift
+    case " $* " in
+    *' --help '* | *' -h '*)
+      echo "Usage: agent.sh compact [OPTIONS]   (those of agent.sh that choose the session, the model and its limits)"
+      exit 0
+      ;;
+    esac
+  elif (($#)) && is_command "$1"; then
+    run_command_word "$@"
+  fi
   parse_args "$@"
+  ((COMPACTING)) && check_compacting
   find_base
   find_cwd
   setup_run
@@ -29,26 +42,32 @@ main() {
   fi
   setup_core
   resolve_config
-  first_input
-  check_images
+  check_costs
+  if ((!COMPACTING)); then
+    first_input
+    check_images
+  fi
   setup_lock
   set_traps
   setup_guard
   awk_value RUN_V "$RUN"
   now_ms RUN_STARTED
+  ((HAS_CLOCK)) && DEADLINE_FROM=$RUN_STARTED
   check_access
   setup_model
   find_project
   setup_prompt
+  ((COMPACTING)) && find_source S
   open_session
-  attach_images
+  ((COMPACTING)) || attach_images
   setup_places
   setup_tools
   setup_search
   setup_silence
+  CONV_BYTES=$(($(wc -c <"$S/conversation.jsonl")))
+  if ((COMPACTING)); then compact_now; fi
   start_log
   setup_inbox
-  CONV_BYTES=$(($(wc -c <"$S/conversation.jsonl")))
   if ((INTERACTIVE)); then run_repl; fi
   run_loop
 }
@@ -61,7 +80,7 @@ set_traps() {
   trap '((++TRAPS)); TIMER_FIRED=1' USR2
   trap 'on_end 143' TERM
   trap 'on_end 129' HUP
-  trap '((++TRAPS))' CONT
+  trap 'on_wake' CONT
   trap ':' PIPE
 }
 
@@ -83,7 +102,7 @@ is_main() {
 on_interrupt() {
   ((++TRAPS))
   if ((IN_TURN)); then
-    INTERRUPTED=1
+    INTERRUPTED=1 BY_PERSON=1
     end_group "$MODEL_PID"
   else
     ENDING=130
@@ -349,6 +368,7 @@ show_json() { # <exit code>
   json_string name "$SESSION"
   json_string reason "$TURN_REASON"
   (($1)) && is_error=true
-  cost=$(printf '%s\n' "$RUN_COSTS" | LC_ALL=C awk '{ for (i = 1; i <= NF; i++) s += $i } END { printf "%.6f", s }')
+  take_children_usage
+  run_cost cost
   print_line "{\"type\":\"result\",\"is_error\":$is_error,\"result\":\"$result\",\"session_id\":\"$name\",\"stop_reason\":\"$reason\",\"usage\":{\"input_tokens\":$RUN_IN,\"output_tokens\":$RUN_OUT,\"cache_read_input_tokens\":$RUN_CR,\"cache_creation_input_tokens\":$RUN_CC},\"total_cost_usd\":$cost,\"num_turns\":$RUN_TURNS,\"duration_ms\":$((now - RUN_STARTED))}"
 }

@@ -5,7 +5,7 @@ END {
     for (i = 1; i <= n; i++) {
         key = keys[i]
         if (key ~ /^(cwd|created|provider|model)$/) print key "=" (json_is_string(raws[i]) ? json_escape(json_string(raws[i])) : "")
-        else if (key == "thinking_from") print key "=" (raws[i] ~ /^[0-9]+$/ ? raws[i] : 0)
+        else if (key == "thinking_from" || key == "results_from") print key "=" (raws[i] ~ /^[0-9]+$/ ? raws[i] : 0)
         else if (key !~ /^(runtime|version)$/) extra = extra "," json_quote(key) ":" raws[i]
     }
     gsub(/\n/, " ", extra)

@@ -1,6 +1,7 @@
 # model.sh - one call of the model: the body, the connection, the stream, the retries (DESIGN "The model behind it").
 #
-# ask_model [instruction file] [kind] runs a call. It leaves the answer in $RUN/answer (the files of awk/response.awk) and
+# ask_model [instruction file] [kind] runs a call. It leaves the answer in $RUN/answer, that of a summary in
+# $RUN/summary_answer (the files of awk/response.awk), and
 # sets ANSWER: complete, failed or interrupted; then ANSWER_STOP, ANSWER_CALLS, ANSWER_DROPPED; FAIL_* of a failure;
 # ANSWER_USAGES: the figures of every try, one line each.
 
@@ -88,7 +89,7 @@ body_by_awk() { # <instruction file or ""> <output file>
   set -- "$1" "$2" -v images_dir="$images" -v vision="$vision" -v images_file="$RUN_V/image.bytes" \
     -v model="$MODEL_V" -v max_tokens="$MAX_TOKENS" -v effort="$EFFORT_LEVEL" -v thinking="$THINKING_KIND" \
     -v thinking_kind="$MODEL_THINKING" -v disable="$MODEL_DISABLE" -v omit="$OMIT" -v system_file="$RUN_V/system" \
-    -v tools_file="$TOOLS_V" -v instruction_file="$1" -v thinking_from="$META_FROM" -v drop_unsigned="$unsigned" \
+    -v tools_file="$TOOLS_V" -v instruction_file="$1" -v thinking_from="$META_FROM" -v results_from="$META_RESULTS" -v drop_unsigned="$unsigned" \
     -v drop_signed="$DROP_SIGNED" -v notes_file="$RUN_V/window.notes" -v base_url="$URL" \
     -v extra_file="${EXTRA_BODY:+$RUN_V/extra}"
   local output=$2
@@ -222,7 +223,7 @@ respond() { # <kind>   messages on stdin -> events, answer files, what is shown
     stream_awk tape.awk -v file="$tape" | respond "$1"
     return
   fi
-  set -- stream_awk response.awk -v events="$events" -v dir="$RUN_V/answer" -v kind="$1" -v model="$MODEL_V" \
+  set -- stream_awk response.awk -v events="$events" -v dir="$RUN_V/$ANSWER_NAME" -v kind="$1" -v model="$MODEL_V" \
     -v max_tokens="$MAX_TOKENS" -v show="$show"
   # What shows the answer lives through the end of the others, so that no line is left open; when its reader has gone
   # away, all of it ends.
@@ -264,7 +265,10 @@ try_http() { # <kind> <body file>
 ask_model() { # [instruction file] [kind]
   local instruction=${1:-} kind=${2:-agent} body=$RUN/body try=1 now wait_ms
   ANSWER='' ANSWER_USAGES='' FAIL_EXIT=1 FAIL_MESSAGE='' FAIL_KIND=''
-  [[ -d $RUN/answer ]] || mkdir "$RUN/answer"
+  # A summary may be asked for while the calls of an answer run.
+  ANSWER_NAME=answer
+  [[ $kind == compact ]] && ANSWER_NAME=summary_answer
+  [[ -d $RUN/$ANSWER_NAME ]] || mkdir "$RUN/$ANSWER_NAME"
   before_call
   now_ms CALL_STARTED
   END_MARK=end-of-body-$$-$RANDOM$RANDOM
@@ -274,7 +278,7 @@ ask_model() { # [instruction file] [kind]
   fi
   while :; do
     ((INTERRUPTED || ENDING)) && ANSWER=interrupted && return
-    rm -f "$RUN"/answer/* "$RUN/no_answer" "$RUN/status" "$RUN/error.body" "$RUN/sse.status" "$RUN/headers" "$RUN/curl.code" \
+    rm -f "$RUN/$ANSWER_NAME"/* "$RUN/no_answer" "$RUN/status" "$RUN/error.body" "$RUN/sse.status" "$RUN/headers" "$RUN/curl.code" \
       "$RUN/sse.died"
     if has_core; then TRY_CORE=1; else TRY_CORE=0; fi
     ((++CALLS_MADE))
@@ -388,7 +392,7 @@ read_answer() {
       esac
     done <"$RUN/sse.status"
   fi
-  if [[ -s $RUN/answer/result ]]; then
+  if [[ -s $RUN/$ANSWER_NAME/result ]]; then
     while IFS=' ' read -r word rest; do
       case $word in
       usage) ANSWER_USAGES=$ANSWER_USAGES$rest$'\n' ;;
@@ -397,7 +401,7 @@ read_answer() {
       dropped) ANSWER_DROPPED=$rest ;;
       error) type=$rest ;;
       esac
-    done <"$RUN/answer/result"
+    done <"$RUN/$ANSWER_NAME/result"
   fi
   tell_core
   [[ -e $RUN/closed ]] && stdout_closed
@@ -414,8 +418,8 @@ read_answer() {
     read_failure
   else
     [[ $type == - ]] && type=
-    [[ -e $RUN/answer/error ]] || printf 'the model call ended without an answer' >"$RUN/answer/error"
-    run_awk error.awk -v type="$type" -v provider="$PROVIDER" -v tried="$OMIT" <"$RUN/answer/error" >"$RUN/failure"
+    [[ -e $RUN/$ANSWER_NAME/error ]] || printf 'the model call ended without an answer' >"$RUN/$ANSWER_NAME/error"
+    run_awk error.awk -v type="$type" -v provider="$PROVIDER" -v tried="$OMIT" <"$RUN/$ANSWER_NAME/error" >"$RUN/failure"
     read_failure
   fi
   FAIL_MESSAGE=$(mask_secrets "$FAIL_MESSAGE")

@@ -139,6 +139,7 @@ append_notice() { # <id or ""> <1 = a result>
     updates="agent_request_count=+${FIELDS[9]} sub_agent_request_count=+1 total_input_tokens=+${FIELDS[5]}"
     updates="$updates total_output_tokens=+${FIELDS[6]} total_cache_read_tokens=+${FIELDS[7]}"
     updates="$updates total_cache_creation_tokens=+${FIELDS[8]} total_cost_usd=+$cost"
+    printf '%s\n' "${FIELDS[5]} ${FIELDS[6]} ${FIELDS[7]} ${FIELDS[8]} $cost" >>"$RUN/children.used"
   fi
   state_lock "$S"
   cat -- "$RUN/notice.lines" >>"$S/events.jsonl"

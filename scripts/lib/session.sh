@@ -258,18 +258,54 @@ sweep_session() {
   printf '0\n' >"$S/active_sub.count"
 }
 
-# A compaction of the binary (src/session/archive.rs) that a crash broke off: while the conversation has its old length
-# the dropped lines are still in it, and the archive is cut back to what it was. Otherwise all was done.
+# A compaction that a crash broke off, of either runtime (src/session/archive.rs, cut_window): it is undone, unless its last
+# step, the renaming, was done: then the dropped lines are no longer at the start of the conversation.
 recover_compaction() {
-  local journal size pattern='^[{]"conversation":([0-9]+),"cut":[0-9]+,"archive":([0-9]+),'
+  local archive=0
   [[ -e $S/compact.journal ]] || return 0
-  IFS= read -r journal <"$S/compact.journal"
-  if [[ $journal =~ $pattern ]]; then
-    size=$(wc -c <"$S/conversation.jsonl")
-    if ((size == BASH_REMATCH[1])); then
-      cut_file "$S/conversation-archive.jsonl" "${BASH_REMATCH[2]}"
-      note "a compaction that broke off was undone"
-    fi
+  if ! read_journal; then
+    rm -f -- "$S/compact.journal"
+    note "compact.journal could not be read and was removed"
+    return
+  fi
+  [[ -e $S/conversation-archive.jsonl ]] && archive=$(($(wc -c <"$S/conversation-archive.jsonl")))
+  if is_cut "$archive"; then
+    rm -f -- "$S/compact.journal"
+  elif ((archive > JOURNAL_ARCHIVE + JOURNAL_CUT)); then
+    rm -f -- "$S/compact.journal"
+    note "a compaction broke off; the archive may hold some lines twice"
+  else
+    undo_compaction || storage_error write "$S/conversation-archive.jsonl" ''
+    note "a compaction that broke off was undone"
+  fi
+}
+
+read_journal() { # sets JOURNAL_CONVERSATION, _CUT, _ARCHIVE, _FROM, _RESULTS
+  local line pattern='^[{]"conversation":([0-9]{1,18}),"cut":([0-9]{1,18}),"archive":([0-9]{1,18}),"thinking_from":([0-9]{1,18}),("results_from":([0-9]{1,18}),)?"summary":"'
+  IFS= read -r line <"$S/compact.journal"
+  [[ $line =~ $pattern ]] || return 1
+  JOURNAL_CONVERSATION=${BASH_REMATCH[1]} JOURNAL_CUT=${BASH_REMATCH[2]} JOURNAL_ARCHIVE=${BASH_REMATCH[3]}
+  JOURNAL_FROM=${BASH_REMATCH[4]} JOURNAL_RESULTS=${BASH_REMATCH[6]:-0}
+  ((JOURNAL_CUT <= JOURNAL_CONVERSATION)) && run_awk json_cli.awk -v op=valid "$S/compact.journal"
+}
+
+is_cut() { # <bytes of the archive>   whether the last step of the compaction in the journal was done
+  (($(wc -c <"$S/conversation.jsonl") < JOURNAL_CONVERSATION)) && return 0
+  (($1 < JOURNAL_ARCHIVE + JOURNAL_CUT)) && return 1
+  ! cmp -s <(head -c "$JOURNAL_CUT" -- "$S/conversation.jsonl") \
+    <(tail -c "+$((JOURNAL_ARCHIVE + 1))" -- "$S/conversation-archive.jsonl" | head -c "$JOURNAL_CUT")
+}
+
+# Puts back what a compaction had done before its last step.
+undo_compaction() {
+  read_journal || return
+  rm -f -- "$S/conversation.jsonl.tmp" "$S/conversation.jsonl.new"
+  dd if=/dev/null of="$S/conversation-archive.jsonl" bs=1 seek="$JOURNAL_ARCHIVE" count=0 2>/dev/null || return
+  run_awk json_cli.awk -v op=get -v key=summary "$S/compact.journal" >"$S/summary.txt.new" &&
+    mv -f -- "$S/summary.txt.new" "$S/summary.txt" || return
+  if load_meta "$S" && [[ $META_FROM != "$JOURNAL_FROM" || $META_RESULTS != "$JOURNAL_RESULTS" ]]; then
+    META_FROM=$JOURNAL_FROM META_RESULTS=$JOURNAL_RESULTS
+    write_meta || return
   fi
   rm -f -- "$S/compact.journal"
 }
@@ -400,7 +436,7 @@ recover_notices() {
 
 load_meta() { # <session dir>
   local key value
-  META_CWD='' META_CREATED='' META_PROVIDER='' META_MODEL='' META_FROM=0 META_EXTRA=''
+  META_CWD='' META_CREATED='' META_PROVIDER='' META_MODEL='' META_FROM=0 META_RESULTS=0 META_EXTRA=''
   [[ -s $1/session.json ]] || return 1
   while IFS='=' read -r key value; do
     case $key in
@@ -409,6 +445,7 @@ load_meta() { # <session dir>
     provider) META_PROVIDER=$value ;;
     model) META_MODEL=$value ;;
     thinking_from) META_FROM=$value ;;
+    results_from) META_RESULTS=$value ;;
     extra) META_EXTRA=$value ;;
     esac
   done < <(run_awk meta.awk <"$1/session.json")
@@ -416,12 +453,16 @@ load_meta() { # <session dir>
 }
 
 # The texts are kept as bodies of JSON strings.
+write_meta() {
+  local results=''
+  ((META_RESULTS)) && results=",\"results_from\":$META_RESULTS"
+  printf '{"cwd":"%s","created":"%s","runtime":"bash","version":"%s","provider":"%s","model":"%s","thinking_from":%s%s%s}\n' \
+    "$META_CWD" "$META_CREATED" "$VERSION" "$META_PROVIDER" "$META_MODEL" "$META_FROM" "$results" "$META_EXTRA" >"$S/session.json.new" &&
+    mv -f -- "$S/session.json.new" "$S/session.json"
+}
+
 store_meta() {
-  {
-    printf '{"cwd":"%s","created":"%s","runtime":"bash","version":"%s","provider":"%s","model":"%s","thinking_from":%s%s}\n' \
-      "$META_CWD" "$META_CREATED" "$VERSION" "$META_PROVIDER" "$META_MODEL" "$META_FROM" "$META_EXTRA" >"$S/session.json.new" &&
-      mv -f -- "$S/session.json.new" "$S/session.json"
-  } || storage_error write "$S/session.json" ''
+  write_meta || storage_error write "$S/session.json" ''
 }
 
 open_meta() {

@@ -6,7 +6,7 @@ BEGIN {
     meta = whole(dir "/session.json")
     n = json_members(line, keys, raws)
     for (i = 1; i <= n; i++) stat[keys[i]] = raws[i]
-    all = stat["total_input_tokens"] + stat["total_cache_read_tokens"]
+    all = stat["total_input_tokens"] + stat["total_cache_read_tokens"] + stat["total_cache_creation_tokens"]
     rate = all ? 100 * stat["total_cache_read_tokens"] / all : 0
     opens = split(ENVIRON["STATUS_OPEN"], open, "\n")
     if (json) object(); else text()

@@ -139,6 +139,7 @@ tool_SubAgent() {
   printf '%s' "$ARG_prompt" >"$RUN/$id.prompt"
   printf '%s' "$ARG_description" >"$RUN/$id.description"
   printf '%s' "${ARG_fork:-false}" >"$RUN/$id.fork"
+  budget_flags >"$RUN/$id.budget"
   put_on_list "$id" 0
   forget_ended
   if ((${#CHILD_IDS[@]} - $(count_tasks) >= MAX_SUB_AGENTS)); then
@@ -160,11 +161,11 @@ count_tasks() {
 # A fork has all up to, and without, an open assistant line.
 copy_session() { # <directory>
   local own=$S own_v=$SV
-  local provider=$META_PROVIDER model=$META_MODEL from=$META_FROM
+  local provider=$META_PROVIDER model=$META_MODEL from=$META_FROM results=$META_RESULTS
   S=$1
   fork_session "$own"
   S=$own SV=$own_v
-  META_PROVIDER=$provider META_MODEL=$model META_FROM=$from
+  META_PROVIDER=$provider META_MODEL=$model META_FROM=$from META_RESULTS=$results
   load_meta "$S"
 }
 
@@ -207,7 +208,7 @@ run_child() { # <id>
     code=143
   fi
   sub_result "$PROJECT_DIR/$1" "$code" >"$frame"
-  rm -f -- "$RUN/$1.prompt" "$RUN/$1.description" "$RUN/$1.fork" "$RUN/$1.pid"
+  rm -f -- "$RUN/$1.prompt" "$RUN/$1.description" "$RUN/$1.fork" "$RUN/$1.budget" "$RUN/$1.pid"
   deliver "$frame" "$PROJECT_DIR/$1"
 }
 
@@ -253,6 +254,8 @@ exec_child() { # <id>
   [[ -z $OPT_BASE_URL ]] || words=("${words[@]}" --base-url "$OPT_BASE_URL")
   words=("${words[@]}" --max-tokens "$MAX_TOKENS" --tool-timeout "$TOOL_TIMEOUT" --max-turns "$MAX_TURNS"
     --max-context "$MAX_CONTEXT" --effort "$EFFORT_LEVEL" --thinking "$THINKING_KIND")
+  local word
+  while IFS= read -r word; do words[${#words[@]}]=$word; done <"$RUN/$1.budget"
   is_sandbox_required && words=("${words[@]}" --require-sandbox)
   ((OPT_NO_MASK)) && words=("${words[@]}" --no-mask)
   export BASH_AGENT_CHILD=1 BASH_AGENT_BASH_MODE=$MODE_GIVEN

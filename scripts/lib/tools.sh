@@ -571,20 +571,28 @@ tool_Skill() {
   fi
 }
 
+# Compacts first, with the prompt as it is: so the summary's request has the prefix of the calls before it.
+compact_for_plan() { # <trigger>   fails, with a result, when the turn was interrupted meanwhile
+  compact "$1" </dev/null
+  [[ $COMPACTED == interrupted ]] || return 0
+  fail interrupted
+  return 1
+}
+
 tool_PlanConfirm() {
-  if [[ ! -s $S/plan.draft ]]; then
+  if ! grep -q '[^[:space:]]' "$S/plan.draft" 2>/dev/null; then
     fail "no plan draft found to confirm."
     return
   fi
+  compact_for_plan plan_confirm || return 0
   {
     cp -- "$S/plan.draft" "$S/plan.md.new" && mv -f -- "$S/plan.md.new" "$S/plan.md" && : >"$S/plan.draft"
   } || storage_error write "$S/plan.md" ''
   R_HEAD="Plan confirmed and locked in."
-  COMPACT_TRIGGER=plan_confirm
 }
 
 tool_PlanClear() {
+  compact_for_plan plan_clear || return 0
   : >"$S/plan.md" || storage_error write "$S/plan.md" ''
   R_HEAD="Plan cleared."
-  COMPACT_TRIGGER=plan_clear
 }

@@ -14,7 +14,7 @@ run_turn() { # user <content> <id> | notify
 # Step 1: the user line, the event, the count; the flag.
 begin_turn() {
   local escaped id
-  IN_TURN=1 INTERRUPTED=0 TURN_ERROR='' TURN_REASON=error TURN_EXIT=1
+  IN_TURN=1 INTERRUPTED=0 BY_PERSON=0 TURN_ERROR='' TURN_REASON=error TURN_EXIT=1
   ((++RUN_TURNS))
   : >"$RUN/turn.text"
   if [[ $1 == user ]]; then
@@ -57,16 +57,17 @@ work_turn() {
   for ((round = 0; round < MAX_TURNS; round++)); do
     drain_notices
     start_queued
-    compact_if_due auto
-    ((INTERRUPTED || ENDING)) && end_turn interrupted 130 && return
-    ask_model
-    count_call
+    limit_reached && end_limited && return
+    compact_if_due
+    ((INTERRUPTED || ENDING)) && end_cancelled && return
+    # A summary counts too.
+    limit_reached && end_limited && return
+    ask_mending
     # Nobody reads any more: the run ends quietly.
     if ((STDOUT_CLOSED)) && [[ $ANSWER == failed ]]; then ANSWER=interrupted; fi
     case $ANSWER in
-    interrupted) end_turn interrupted 130 && return ;;
+    interrupted) end_cancelled && return ;;
     failed)
-      if [[ $FAIL_KIND == ContextTooLong ]] && compact_for_room; then continue; fi
       event_error "$FAIL_MESSAGE"
       TURN_ERROR=$FAIL_MESSAGE
       end_turn error "$FAIL_EXIT"
@@ -101,7 +102,7 @@ work_turn() {
     fi
     if ((ANSWER_CALLS > 0)); then
       run_tools
-      ((INTERRUPTED || ENDING)) && end_turn interrupted 130 && return
+      ((INTERRUPTED || ENDING)) && end_cancelled && return
       continue
     fi
     [[ $ANSWER_STOP == pause_turn ]] && continue
@@ -120,6 +121,35 @@ work_turn() {
   event_error "$TURN_ERROR"
   : >"$RUN/turn.text"
   end_turn max_turns 9
+}
+
+# One model call; a request that was too long is made shorter, and asked once more.
+ask_mending() {
+  local try
+  ask_turn
+  is_too_long || return 0
+  compact too_long
+  case $COMPACTED in
+  done) ask_turn ;;
+  interrupted)
+    ANSWER=interrupted
+    return
+    ;;
+  esac
+  for ((try = 0; try < 3; try++)); do
+    is_too_long && leave_out_results || return 0
+    ask_turn
+  done
+}
+
+ask_turn() {
+  ((++AGENT_CALLS))
+  ask_model
+  count_call
+}
+
+is_too_long() {
+  [[ $ANSWER == failed && $FAIL_KIND == ContextTooLong ]]
 }
 
 append_file() { # <file with one line>

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::compact::{Outcome, Trigger};
+use super::compact::{HALVINGS, Outcome, Trigger};
 use super::response::Response;
 use super::{Agent, prompt};
 use crate::model::{ErrorKind, ModelError, ModelEvent, Provider, Request};
@@ -11,6 +11,7 @@ use crate::runtime::cancel::Cancel;
 use crate::runtime::inbox::Event as Happening;
 use crate::session::StorageError;
 use crate::session::events::{Event, UsageKind};
+use crate::session::leave_out::Goal;
 use crate::session::stats::{Stats, Update};
 use crate::session::window::{Window, WindowOptions};
 use crate::wire::message::{Message, Usage};
@@ -42,11 +43,7 @@ impl Agent {
         let asked = self.ask()?;
         let Asked::Failed(error) = &asked else { return Ok(asked) };
         match error.kind {
-            ErrorKind::ContextTooLong => match self.compact(Trigger::TooLong)? {
-                Outcome::Done => self.ask(),
-                Outcome::Interrupted => Ok(Asked::Interrupted),
-                Outcome::Nothing | Outcome::Failed(_) => Ok(asked),
-            },
+            ErrorKind::ContextTooLong => self.ask_shorter(asked),
             ErrorKind::ThinkingRejected => {
                 self.session.meta.thinking_from = self.session.conversation.len();
                 self.session.meta.store(&self.session.dir)?;
@@ -57,6 +54,24 @@ impl Agent {
             }
             _ => Ok(asked),
         }
+    }
+
+    /// The request was too long: compacts, then leaves out results, as long as that makes it shorter.
+    fn ask_shorter(&mut self, mut asked: Asked) -> Result<Asked, StorageError> {
+        match self.compact(Trigger::TooLong)? {
+            Outcome::Done => asked = self.ask()?,
+            Outcome::Interrupted => return Ok(Asked::Interrupted),
+            Outcome::Nothing | Outcome::Failed(_) => {}
+        }
+        for _ in 0..HALVINGS {
+            let is_too_long =
+                matches!(&asked, Asked::Failed(error) if error.kind == ErrorKind::ContextTooLong);
+            if !is_too_long || !self.leave_out_results(Goal::Half)? {
+                break;
+            }
+            asked = self.ask()?;
+        }
+        Ok(asked)
     }
 
     /// One model call, streamed out as it comes.
@@ -104,29 +119,40 @@ impl Agent {
         Ok(Asked::Interrupted)
     }
 
-    /// A model call that is neither shown nor logged, but for its retries. The caller counts it.
+    /// A model call that is neither shown nor logged, but for its retries and its figures.
     pub(super) fn ask_quietly(&mut self, quiet: Quiet) -> Result<Asked, StorageError> {
         self.call += 1;
         let call = self.call;
         let Some(cancel) = self.cancel.clone() else { return Ok(Asked::Interrupted) };
         let system = self.system_prompt();
         let window = self.window(Some(quiet.until))?;
+        let started = Instant::now();
         self.start_stream(call, system, window, Some(quiet.instruction), cancel)?;
         let mut response = Response::default();
         loop {
-            let Some(happening) = self.next_in_turn(LET_GO) else { return Ok(Asked::Interrupted) };
+            let Some(happening) = self.next_in_turn(LET_GO) else {
+                self.count(&response, UsageKind::Compact, started)?;
+                return Ok(Asked::Interrupted);
+            };
             match happening {
                 Happening::Model { call: number, event } if number == call => match event {
                     Some(ModelEvent::Failed(_)) | None if self.is_cancelled() => {
+                        self.count(&response, UsageKind::Compact, started)?;
                         return Ok(Asked::Interrupted);
                     }
-                    Some(ModelEvent::Failed(error)) => return Ok(Asked::Failed(error)),
+                    Some(ModelEvent::Failed(error)) => {
+                        self.count(&response, UsageKind::Compact, started)?;
+                        return Ok(Asked::Failed(error));
+                    }
                     Some(ModelEvent::Retry { usage, message, wait }) => {
                         self.given_up_try(usage, UsageKind::Compact, &message, wait)?;
                         response = Response::default();
                     }
                     Some(event) => response.take(&event),
-                    None if response.stop.is_some() => return Ok(Asked::Complete(response)),
+                    None if response.stop.is_some() => {
+                        self.count(&response, UsageKind::Compact, started)?;
+                        return Ok(Asked::Complete(response));
+                    }
                     None => return Ok(Asked::Interrupted),
                 },
                 other => self.aside(other)?,
@@ -234,7 +260,7 @@ impl Agent {
         let seconds = started.elapsed().as_secs_f64().max(1e-3);
         let mut updates = Vec::new();
         if kind == UsageKind::Compact {
-            updates.push(Update::add("compact_request_count", 1));
+            updates.push(Update::add("compact_request_count", u64::from(response.stop.is_some())));
         } else if response.stop.is_some() {
             updates.push(Update::add("agent_request_count", 1));
             updates.push(Update::set("current_context_tokens", context));
@@ -306,6 +332,7 @@ impl Agent {
         }
         let options = WindowOptions {
             thinking_from: self.session.meta.thinking_from,
+            results_from: self.session.meta.results_from,
             until,
             drop_unsigned: provider == Provider::Claude,
             ..WindowOptions::default()

@@ -148,8 +148,7 @@ impl Agent {
 
     /// Compacts first, then moves the draft (CONTRACT §2, §11).
     fn confirm_plan(&mut self) -> Result<tools::Output, StorageError> {
-        let draft = std::fs::metadata(self.session.dir.plan_draft());
-        if !draft.is_ok_and(|draft| draft.len() > 0) {
+        if !plan::has_draft(&self.session.dir)? {
             return Ok(tools::Output::error("no plan draft found to confirm."));
         }
         if self.compact(Trigger::PlanConfirm)? == Outcome::Interrupted {

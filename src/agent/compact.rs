@@ -3,23 +3,23 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
-use std::time::Instant;
 
 use super::ask::{Asked, Quiet};
 use super::compact_choice::{self as choice, Costs, Line, Used};
 use super::{Agent, prompt};
 use crate::model::{ErrorKind, ModelError};
-use crate::session::events::{Event, UsageKind};
+use crate::session::events::Event;
 use crate::session::stats::{Stats, Update};
-use crate::session::{StorageError, archive};
+use crate::session::{StorageError, archive, leave_out};
 use crate::wire::message::Message;
 use crate::wire::ndjson::Lines;
 
 /// After a failed summary the next tries wait for this many model calls.
 const PAUSE_AFTER_FAILURE: u64 = 5;
 
-/// How often a summary that is itself too long is asked for again over half as many lines.
-const HALVINGS: u32 = 3;
+/// How often a request that is too long is asked again with half of it: a summary over half as many lines, a turn's call
+/// with half of its large results.
+pub(super) const HALVINGS: u32 = 3;
 
 /// What asks for a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,8 @@ pub(super) struct Memory {
     sizes: Sizes,
     /// Not before this many model calls of this run.
     not_before: u64,
+    /// The same for leaving out results.
+    leave_out_not_before: u64,
     /// Model calls of this run.
     calls: u64,
 }
@@ -126,14 +128,46 @@ impl Agent {
     /// Compacts when it is due before a model call. A failure is told and the turn goes on. Returns whether the turn
     /// was interrupted meanwhile.
     pub(super) fn compact_if_due(&mut self) -> Result<bool, StorageError> {
-        if self.compaction.calls < self.compaction.not_before {
-            return Ok(false);
+        if self.compaction.calls >= self.compaction.not_before
+            && self.compact(Trigger::Auto)? == Outcome::Interrupted
+        {
+            return Ok(true);
         }
-        Ok(self.compact(Trigger::Auto)? == Outcome::Interrupted)
+        if self.compaction.calls >= self.compaction.leave_out_not_before {
+            let (stats, _) = Stats::load(&self.session.dir.stats())?;
+            let (context, max) = (stats.current_context_tokens, self.settings.max_context);
+            if choice::nearly_full(context, max) {
+                self.leave_out_results(leave_out::Goal::HalfOf { context, max })?;
+            }
+        }
+        Ok(false)
     }
 
-    /// Compacts now, as far as there is something to drop.
+    /// What compaction keeps does not fit: the oldest large tool results are left out of requests from now on. Returns
+    /// whether there was one to leave out.
+    pub(super) fn leave_out_results(&mut self, goal: leave_out::Goal) -> Result<bool, StorageError> {
+        let path = self.session.dir.conversation();
+        let meta = &mut self.session.meta;
+        let from = File::open(&path)
+            .and_then(|file| leave_out::choose(file, meta.results_from, goal))
+            .map_err(StorageError::at("read", &path))?;
+        if from == meta.results_from {
+            return Ok(false);
+        }
+        meta.results_from = from;
+        meta.store(&self.session.dir)?;
+        self.compaction.leave_out_not_before = self.compaction.calls + 1;
+        self.recorder.display().notice(
+            "the window is full: the oldest large tool results are left out of requests (conversation.jsonl keeps them)",
+        );
+        Ok(true)
+    }
+
+    /// Compacts now, as far as there is something to drop. With a limit of the run reached nothing is asked.
     pub(super) fn compact(&mut self, trigger: Trigger) -> Result<Outcome, StorageError> {
+        if self.limit_reached().is_some() {
+            return Ok(Outcome::Nothing);
+        }
         let (stats, _) = Stats::load(&self.session.dir.stats())?;
         let mut keep = self.choose(trigger, &stats)?;
         if keep == 0 {
@@ -195,7 +229,6 @@ impl Agent {
         let until = sizes.starts[sizes.lines.len() - keep];
         let most = self.settings.costs.s.max(1.0) as u64;
         let instruction = prompt::SUMMARY_INSTRUCTION.trim_end().replace("{{max_tokens}}", &most.to_string());
-        let started = Instant::now();
         match self.ask_quietly(Quiet { until, instruction })? {
             Asked::Interrupted => Ok(Summary::Interrupted),
             Asked::Failed(ModelError { kind: ErrorKind::ContextTooLong, message, .. }) => {
@@ -203,7 +236,6 @@ impl Agent {
             }
             Asked::Failed(error) => Ok(Summary::Failed(error.to_string())),
             Asked::Complete(response) => {
-                self.count(&response, UsageKind::Compact, started)?;
                 let stop = response.stop.as_deref().unwrap_or_default();
                 let text = response.text();
                 if !matches!(
@@ -212,10 +244,11 @@ impl Agent {
                 ) {
                     return Ok(Summary::Failed(format!("the summary was cut off ({stop})")));
                 }
-                if text.trim().is_empty() {
+                let summary = cut_to(&text, most);
+                if summary.trim().is_empty() {
                     return Ok(Summary::Failed("the model gave no summary".to_owned()));
                 }
-                Ok(Summary::Text(cut_to(&text, most).to_owned()))
+                Ok(Summary::Text(summary.to_owned()))
             }
         }
     }
@@ -251,20 +284,27 @@ enum Summary {
     Failed(String),
 }
 
-/// A summary that is longer than `most` tokens (by the size rule of §9) is cut at a line's end; a single line that is
-/// too long, at a character.
+/// A summary that is longer than `most` tokens, line by line (§9), is cut at a line's end; a first line that is too
+/// long alone, at a character. Its twin is scripts/lib/cut_summary.awk.
 fn cut_to(text: &str, most: u64) -> &str {
     let text = text.trim_matches('\n');
+    let (mut used, mut end) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let line = line.trim_end_matches('\n');
+        used += choice::tokens(line.len() as u64);
+        if used > most {
+            break;
+        }
+        // With the line feed before it.
+        end = (line.as_ptr() as usize - text.as_ptr() as usize) + line.len();
+    }
+    if end > 0 {
+        return text[..end].trim_end_matches('\n');
+    }
+    let first = text.split('\n').next().unwrap_or_default();
     let limit = usize::try_from(most.saturating_sub(1).saturating_mul(4)).unwrap_or(usize::MAX);
-    if text.len() <= limit {
-        return text;
-    }
-    let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let head = &text[..end];
-    match head.rfind('\n') {
-        Some(at) if at > 0 => &head[..at],
-        _ => head,
-    }
+    let end = (0..=limit.min(first.len())).rev().find(|at| first.is_char_boundary(*at)).unwrap_or(0);
+    &first[..end]
 }
 
 /// The cost model's parameters from `DP_*`; what is no number, or out of range, is named and its default used.
@@ -299,8 +339,14 @@ mod tests {
 
     #[test]
     fn a_long_summary_is_cut_at_a_lines_end() {
-        assert_eq!(cut_to("short\n", 500), "short");
+        assert_eq!(cut_to("\nshort\n", 500), "short");
         assert_eq!(cut_to("one\ntwo three", 3), "one");
+        assert_eq!(
+            cut_to("one\n\ntwo three", 4),
+            "one",
+            "every line counts, and none is left empty at the end"
+        );
+        assert_eq!(cut_to("one\n\ntwo", 5), "one\n\ntwo");
         assert_eq!(cut_to("äöüäöü", 2), "äö");
     }
 

@@ -127,8 +127,12 @@ pub fn keep(
     is_asked_for: bool,
 ) -> usize {
     let keep = choose(lines, costs, used, max_context);
-    let nearly_full = context as f64 > 0.9 * max_context as f64;
-    if keep == 0 && (is_asked_for || nearly_full) { last_quarter(lines) } else { keep }
+    if keep == 0 && (is_asked_for || nearly_full(context, max_context)) { last_quarter(lines) } else { keep }
+}
+
+/// Whether a window of `context` tokens is so full that cost no longer counts.
+pub fn nearly_full(context: u64, max_context: u64) -> bool {
+    context as f64 > 0.9 * max_context as f64
 }
 
 /// The choice without costs: keep the last max(1, ⌊turns/4 + ½⌋) turns; 0 = there is nothing to drop.

@@ -114,6 +114,10 @@ impl Agent {
             if self.compact_if_due()? {
                 return self.cancelled();
             }
+            // A summary counts too.
+            if let Some(limit) = self.limit_reached() {
+                return self.limited(limit);
+            }
             let response = match self.ask_mending()? {
                 Asked::Complete(response) => response,
                 Asked::Interrupted => return self.cancelled(),

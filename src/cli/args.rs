@@ -277,8 +277,12 @@ pub struct CostArgs {
     pub json: bool,
 }
 
-/// `compact`.
+/// `compact`. What it refuses is not shown.
 #[derive(Args, Debug)]
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "prompt" | "image" | "fork" | "stay" | "interactive" | "list_sessions" | "record" => arg.hide(true),
+    _ => arg,
+}))]
 pub struct CompactArgs {
     /// The agent's options.
     #[command(flatten)]

@@ -78,6 +78,8 @@ pub fn run(args: &AgentArgs) -> u8 {
 
 /// `bash-agent compact`: compacts the session named, or the newest, which nobody may run meanwhile.
 pub fn compact(mut args: AgentArgs) -> u8 {
+    // `--session` without a name means none, not a new one.
+    args.session = args.session.filter(Option::is_some);
     args.continue_ = args.session.is_none();
     let bare = args.prompt.is_empty() && args.image.is_empty();
     let done = if bare && !args.stay && !args.interactive && !args.fork {

@@ -152,13 +152,15 @@ impl Catalog {
 impl Price {
     /// What these tokens cost, in dollars.
     pub fn dollars(&self, usage: &Usage) -> f64 {
+        let Usage { input, output, cache_read, cache_creation } = *usage;
+        self.sum([input, output, cache_read, cache_creation].map(|count| count as f64))
+    }
+
+    /// The same for counts of input, output, cache read and cache creation that may be negative.
+    pub fn sum(&self, [input, output, cache_read, cache_creation]: [f64; 4]) -> f64 {
         let read = self.cache_read.unwrap_or(self.input * 0.1);
         let write = self.cache_write.unwrap_or(self.input * 1.25);
-        let sum = self.input * usage.input as f64
-            + self.output * usage.output as f64
-            + read * usage.cache_read as f64
-            + write * usage.cache_creation as f64;
-        sum / 1e6
+        (self.input * input + self.output * output + read * cache_read + write * cache_creation) / 1e6
     }
 }
 

@@ -26,12 +26,14 @@ struct Journal {
     archive: u64,
     /// `thinking_from` before it.
     thinking_from: u64,
+    /// `results_from` before it.
+    results_from: u64,
     /// The summary before it.
     summary: Vec<u8>,
 }
 
 /// Writes the summary, moves the first `cut` bytes of the conversation to the archive and replaces the conversation by
-/// the rest. `cut` is where a line begins; 0 does nothing. Sets and stores `meta.thinking_from`. When it fails the
+/// the rest. `cut` is where a line begins; 0 does nothing. Sets and stores the offsets in `meta`. When it fails the
 /// session is as it was before.
 pub fn compact(
     dir: &SessionDir,
@@ -53,10 +55,12 @@ pub fn compact(
         cut,
         archive,
         thinking_from: meta.thinking_from,
+        results_from: meta.results_from,
         summary: old_summary,
     };
     replace(&dir.compact_journal(), journal.to_json().as_bytes(), Durability::Synced)?;
     meta.thinking_from = journal.conversation - cut;
+    meta.results_from = journal.results_from.saturating_sub(cut);
     match move_lines(dir, &source, &journal, meta, summary) {
         Ok(kept) => {
             conversation.replaced_by(kept, journal.conversation - cut);
@@ -66,6 +70,7 @@ pub fn compact(
         }
         Err(error) => {
             meta.thinking_from = journal.thinking_from;
+            meta.results_from = journal.results_from;
             // What cannot be undone now is undone at the next opening: the journal says how.
             let _ = undo(dir, &journal);
             Err(error)
@@ -140,9 +145,10 @@ fn undo(dir: &SessionDir, journal: &Journal) -> Result<(), StorageError> {
         replace(&dir.summary(), &journal.summary, Durability::Synced)?;
     }
     if let Some(mut meta) = Meta::load(dir)?
-        && meta.thinking_from != journal.thinking_from
+        && (meta.thinking_from, meta.results_from) != (journal.thinking_from, journal.results_from)
     {
         meta.thinking_from = journal.thinking_from;
+        meta.results_from = journal.results_from;
         meta.store(dir)?;
     }
     remove(&dir.compact_journal()).map(drop)
@@ -200,8 +206,8 @@ fn same_bytes(a: &File, a_start: u64, b: &File, b_start: u64, length: u64) -> io
 impl Journal {
     fn to_json(&self) -> String {
         let mut out = format!(
-            "{{\"conversation\":{},\"cut\":{},\"archive\":{},\"thinking_from\":{},\"summary\":",
-            self.conversation, self.cut, self.archive, self.thinking_from
+            "{{\"conversation\":{},\"cut\":{},\"archive\":{},\"thinking_from\":{},\"results_from\":{},\"summary\":",
+            self.conversation, self.cut, self.archive, self.thinking_from, self.results_from
         )
         .into_bytes();
         json::string_into(&mut out, &json::clean(&self.summary));
@@ -218,6 +224,7 @@ impl Journal {
             cut: number("cut")?,
             archive: number("archive")?,
             thinking_from: number("thinking_from")?,
+            results_from: number("results_from").unwrap_or(0),
             summary,
         };
         (journal.cut <= journal.conversation).then_some(journal)
@@ -324,6 +331,7 @@ mod tests {
                     cut: cut(lines),
                     archive: "earlier\n".len() as u64,
                     thinking_from: 7,
+                    results_from: 5,
                     summary: b"old\n".to_vec(),
                 };
                 fs::write(f.dir.compact_journal(), journal.to_json()).unwrap();
@@ -335,9 +343,8 @@ mod tests {
                     let part = if steps == 2 { &dropped[..dropped.len() / 2] } else { &dropped };
                     fs::write(f.dir.archive(), format!("earlier\n{part}")).unwrap();
                 }
-                Meta { thinking_from: if steps >= 3 { 90 } else { 7 }, ..f.meta.clone() }
-                    .store(&f.dir)
-                    .unwrap();
+                let (thinking_from, results_from) = if steps >= 3 { (90, 0) } else { (7, 5) };
+                Meta { thinking_from, results_from, ..f.meta.clone() }.store(&f.dir).unwrap();
                 if steps >= 4 {
                     fs::write(f.dir.conversation(), LINES[lines..].concat()).unwrap();
                 }
@@ -349,7 +356,8 @@ mod tests {
                 );
                 assert_eq!(read(f.dir.summary()), if steps >= 4 { "new\n" } else { "old\n" });
                 let meta = Meta::load(&f.dir).unwrap().unwrap();
-                assert_eq!(meta.thinking_from, if steps >= 4 { 90 } else { 7 });
+                let offsets = (meta.thinking_from, meta.results_from);
+                assert_eq!(offsets, if steps >= 4 { (90, 0) } else { (7, 5) });
                 assert!(!f.dir.compact_journal().exists());
                 assert_eq!(recover(&f.dir).unwrap(), None);
             }

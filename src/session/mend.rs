@@ -7,6 +7,7 @@
 //! 3. After a message with calls comes one with their results, in the order of the calls: a result that is missing is
 //!    made up, as an error; a result without a call is left out; an empty one is `(no output)`.
 //! 4. A call's id that no API takes, or that was used before, is changed, in its result too.
+//! 5. Where the window is full, a result of more than `LARGE` bytes in an old line is replaced by a line that says so.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -24,13 +25,18 @@ use crate::wire::json;
 pub const LOST_RESULT: &str =
     "Error: interrupted: no result was recorded; the outcome is unknown and side effects are possible";
 
+/// A result whose JSON string is longer than this, in bytes, can be left out.
+const LARGE: usize = 1000;
+
 const BROKEN_INPUT: &[u8] = br#""input":}"#;
 
-/// Which thinking may be sent.
+/// What may be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowOptions {
     /// Thinking in lines that begin before this byte offset is left out (`Meta::thinking_from`).
     pub thinking_from: u64,
+    /// Large tool results in lines that begin before this byte offset are left out (`Meta::results_from`).
+    pub results_from: u64,
     /// Only the lines before this byte offset (where a line begins); `None` = all of them.
     pub until: Option<u64>,
     /// Leave out thinking without a signature. Empty thinking without one is always left out.
@@ -167,7 +173,8 @@ impl Mender {
                 self.pending.is_empty()
             }
             Quick::Results { ids } => {
-                let fits = !ids.is_empty()
+                let fits = !self.leaves_out(line.len(), offset)
+                    && !ids.is_empty()
                     && ids.len() == self.pending.len()
                     && ids
                         .iter()
@@ -211,7 +218,7 @@ impl Mender {
         };
         let before = self.before(&message);
         let pieces = match message.role {
-            Role::User => self.user(&mended, &message),
+            Role::User => self.user(&mended, &message, self.leaves_out(line.len(), offset)),
             Role::Assistant => self.assistant(&mended, &message, offset),
         };
         let verdict = match (pieces, &mended) {
@@ -259,7 +266,12 @@ impl Mender {
         Some(tool_results_line(&results))
     }
 
-    fn user(&mut self, line: &[u8], message: &Message<'_>) -> Option<Vec<Piece>> {
+    /// Whether large results of a line of this length, at this offset, are left out.
+    fn leaves_out(&self, length: usize, offset: u64) -> bool {
+        offset < self.options.results_from && length > LARGE
+    }
+
+    fn user(&mut self, line: &[u8], message: &Message<'_>, leaves_out: bool) -> Option<Vec<Piece>> {
         let blocks = match &message.body {
             Body::Text { blank } => {
                 self.started |= !blank;
@@ -275,7 +287,7 @@ impl Mender {
                 slot.is_some_and(|block| block.kind.result_id() == Some(&call.id))
             };
             match results.iter_mut().find(own).and_then(Option::take) {
-                Some(block) => parts.push(block.result_parts(line, call.sent.as_deref())),
+                Some(block) => parts.push(block.result_parts(line, call.sent.as_deref(), leaves_out)),
                 None => {
                     self.report.missing += 1;
                     let mut text = Vec::new();
@@ -564,8 +576,14 @@ impl Block {
     }
 
     /// A result, under another id when one is given; empty content is `(no output)`.
-    fn result_parts(&self, line: &[u8], sent: Option<&str>) -> Vec<Piece> {
+    fn result_parts(&self, line: &[u8], sent: Option<&str>, leaves_out: bool) -> Vec<Piece> {
         let Kind::Result { id, id_range, content, empty } = &self.kind else { return Vec::new() };
+        if let Some(size) = self.large(line).filter(|_| leaves_out) {
+            let is_error = json::member(&line[self.range.clone()], "is_error") == Some(b"true");
+            let mut text = Vec::new();
+            tool_result_into(&mut text, sent.unwrap_or(id), &left_out(size), is_error);
+            return vec![Piece::Text(text)];
+        }
         match (empty, content, sent) {
             (false, _, None) => vec![Piece::Keep(self.range.clone())],
             (false, _, Some(sent)) => self.with(id_range, quoted(sent)),
@@ -579,6 +597,12 @@ impl Block {
         }
     }
 
+    /// The bytes of a large result's text, as they stand between its quotes; `None` for any other block.
+    fn large(&self, line: &[u8]) -> Option<usize> {
+        let Kind::Result { content: Some(content), .. } = &self.kind else { return None };
+        (content.len() > LARGE + 2 && line[content.start] == b'"').then(|| content.len() - 2)
+    }
+
     /// The block with `text` in the place of `range`.
     fn with(&self, range: &Range<usize>, text: Vec<u8>) -> Vec<Piece> {
         vec![
@@ -587,6 +611,24 @@ impl Block {
             Piece::Keep(range.end..self.range.end),
         ]
     }
+}
+
+/// What stands in the place of a result of so many bytes.
+fn left_out(size: usize) -> String {
+    format!("[... {size} bytes left out: the context is full. Run the call again if you need its result ...]")
+}
+
+/// How many bytes a line has less when its large results are left out.
+pub(super) fn saving(line: &[u8]) -> u64 {
+    if line.len() <= LARGE || memmem::find(line, br#""tool_result""#).is_none() {
+        return 0;
+    }
+    let line = without_lone_surrogates(line).map_or(Cow::Borrowed(line), Cow::Owned);
+    let Some(Message { role: Role::User, body: Body::Blocks(blocks), .. }) = Message::parse(&line) else {
+        return 0;
+    };
+    let sizes = blocks.iter().filter_map(|block| block.large(&line));
+    sizes.map(|size| (size - left_out(size).len()) as u64).sum()
 }
 
 fn quoted(text: &str) -> Vec<u8> {

@@ -27,6 +27,8 @@ pub struct Meta {
     pub model: String,
     /// Byte offset into conversation.jsonl: thinking before it is left out of requests.
     pub thinking_from: u64,
+    /// Byte offset into conversation.jsonl: large tool results before it are left out of requests.
+    pub results_from: u64,
     /// Keys we do not know, with their raw JSON values.
     pub extra: Vec<(String, String)>,
 }
@@ -46,6 +48,7 @@ impl Meta {
         let mut meta = Self::default();
         for (key, raw) in json::members(content.trim_ascii_end())? {
             let text = || json::string(raw).map(Cow::into_owned).unwrap_or_default();
+            let offset = || std::str::from_utf8(raw).ok().and_then(|raw| raw.parse().ok()).unwrap_or(0);
             match key.as_ref() {
                 "cwd" => meta.cwd = text(),
                 "created" => meta.created = text(),
@@ -53,10 +56,8 @@ impl Meta {
                 "version" => meta.version = text(),
                 "provider" => meta.provider = text(),
                 "model" => meta.model = text(),
-                "thinking_from" => {
-                    meta.thinking_from =
-                        std::str::from_utf8(raw).ok().and_then(|raw| raw.parse().ok()).unwrap_or(0);
-                }
+                "thinking_from" => meta.thinking_from = offset(),
+                "results_from" => meta.results_from = offset(),
                 _ => meta.extra.push((key.into_owned(), String::from_utf8_lossy(raw).into_owned())),
             }
         }
@@ -86,6 +87,9 @@ impl Meta {
             out.push(b',');
         }
         out.extend_from_slice(format!("\"thinking_from\":{}", self.thinking_from).as_bytes());
+        if self.results_from > 0 {
+            out.extend_from_slice(format!(",\"results_from\":{}", self.results_from).as_bytes());
+        }
         for (key, raw) in &self.extra {
             out.push(b',');
             json::string_into(&mut out, key);
@@ -140,6 +144,7 @@ mod tests {
         let mut meta = Meta::new(Path::new("/a \"b\""));
         meta.extra.push(("later".into(), "[1,2]".into()));
         meta.thinking_from = 5_000_000_000;
+        meta.results_from = 70;
         meta.store(&dir).unwrap();
         assert_eq!(Meta::load(&dir).unwrap(), Some(meta.clone()));
         assert!(meta.is_of(Path::new("/a \"b\"")) && !meta.is_of(Path::new("/a")));
@@ -147,7 +152,7 @@ mod tests {
         assert!(text.starts_with("{\"cwd\":\"/a \\\"b\\\"\",\"created\":\"20"), "{text}");
         assert!(
             text.ends_with(
-                ",\"provider\":\"\",\"model\":\"\",\"thinking_from\":5000000000,\"later\":[1,2]}\n"
+                ",\"provider\":\"\",\"model\":\"\",\"thinking_from\":5000000000,\"results_from\":70,\"later\":[1,2]}\n"
             )
         );
         std::fs::write(dir.meta(), "{").unwrap();

@@ -12,6 +12,7 @@ pub mod conversation;
 pub mod events;
 pub mod images;
 pub mod input;
+pub mod leave_out;
 pub mod listing;
 pub mod lock;
 pub mod meta;

@@ -7,11 +7,16 @@ use super::error::StorageError;
 use super::files::{Durability, open_append_again, read_small, replace, sync_parent};
 use super::paths::SessionDir;
 
+/// Whether there is a draft that is not blank.
+pub fn has_draft(dir: &SessionDir) -> Result<bool, StorageError> {
+    let content = read_small(&dir.plan_draft())?.unwrap_or_default();
+    Ok(!content.trim_ascii().is_empty())
+}
+
 /// Moves the draft to plan.md and leaves an empty draft. `false`: there is no draft, or it is blank; nothing changed.
 pub fn confirm(dir: &SessionDir) -> Result<bool, StorageError> {
     let draft = dir.plan_draft();
-    let content = read_small(&draft)?.unwrap_or_default();
-    if content.trim_ascii().is_empty() {
+    if !has_draft(dir)? {
         return Ok(false);
     }
     let moved = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&draft).and_then(|file| {

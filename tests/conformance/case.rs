@@ -132,6 +132,9 @@ pub(crate) struct RequestExpect {
     pub(crate) lacks: Vec<String>,
     /// Its system prompt and tools are, to the byte, those of this request.
     pub(crate) same_prompt_as: Option<usize>,
+    /// It begins, to the byte, as this request does: all of it goes on where the other ended, or (a summary's) all but its
+    /// last message is the other's beginning.
+    pub(crate) same_prefix_as: Option<usize>,
     /// The sections of the system prompt, in order.
     pub(crate) sections: Option<Vec<String>>,
 }

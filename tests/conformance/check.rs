@@ -89,7 +89,37 @@ pub(crate) fn requests(case: &Case, world: &World) -> Result<(), String> {
             None => problems.push(format!("there is no request {}", expect.n)),
         }
     }
+    problems.extend(prefixes(case, &requests));
     joined(problems)
+}
+
+/// The requests that should begin as others do, and do not.
+fn prefixes(case: &Case, requests: &[mock_model::Recorded]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for expect in &case.about.request {
+        let Some(n) = expect.same_prefix_as else { continue };
+        let bodies = (requests.get(n.wrapping_sub(1)), requests.get(expect.n.wrapping_sub(1)));
+        let (Some(other), Some(own)) = bodies else { continue };
+        let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
+        let (other, own) = (text(&other.body), text(&own.body));
+        let other = other.strip_suffix("]}").unwrap_or(&other);
+        let own = &own[..own.rfind(",{\"role\":\"").unwrap_or(own.len())];
+        if !own.starts_with(other) && !other.starts_with(own) {
+            let at = own.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+            let around = |body: &str| {
+                String::from_utf8_lossy(&body.as_bytes()[at.saturating_sub(80)..body.len().min(at + 80)])
+                    .into_owned()
+            };
+            problems.push(format!(
+                "request {}: it leaves the prefix of request {n} at byte {at}\n  {n}: …{}…\n  {}: …{}…",
+                expect.n,
+                around(other),
+                expect.n,
+                around(own)
+            ));
+        }
+    }
+    problems
 }
 
 /// What the provider's cache keeps of a request: all before its messages.

@@ -60,8 +60,11 @@ impl Status {
 
     /// Percent of all input tokens that came from the cache.
     fn cache_rate(&self) -> f64 {
-        let all = self.stats.total_input_tokens as f64 + self.stats.total_cache_read_tokens as f64;
-        if all == 0.0 { 0.0 } else { 100.0 * self.stats.total_cache_read_tokens as f64 / all }
+        let stats = &self.stats;
+        let parts =
+            [stats.total_input_tokens, stats.total_cache_read_tokens, stats.total_cache_creation_tokens];
+        let all: f64 = parts.iter().map(|part| *part as f64).sum();
+        if all == 0.0 { 0.0 } else { 100.0 * stats.total_cache_read_tokens as f64 / all }
     }
 
     fn text(&self) -> String {

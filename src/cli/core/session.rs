@@ -116,6 +116,7 @@ pub(super) fn body(args: BodyArgs) -> Result<Exit, CoreError> {
     let options = WindowOptions {
         thinking_from: meta.thinking_from,
         until: args.until,
+        results_from: meta.results_from,
         drop_unsigned: settings.provider == Provider::Claude,
         drop_signed: args.drop_signed,
         ..WindowOptions::default()

@@ -485,13 +485,7 @@ fn a_sessions_window_is_sent_as_it_is_on_disk() {
     let path = dir.path().join("conversation.jsonl");
     let line = format!(r#"{{"role":"user","content":"{}"}}"#, "ü".repeat(600));
     std::fs::write(&path, format!("{line}\n").repeat(2000)).unwrap();
-    let options = crate::session::window::WindowOptions {
-        thinking_from: 0,
-        drop_unsigned: true,
-        drop_signed: false,
-        strict: false,
-        until: None,
-    };
+    let options = crate::session::window::WindowOptions { drop_unsigned: true, ..Default::default() };
     let window = crate::session::window::Window::of(std::fs::File::open(&path).unwrap(), options).unwrap();
     for provider in [Provider::Claude, Provider::OpenAi] {
         let mock = Mock::new(vec![plain("401 No", "", "no")]);

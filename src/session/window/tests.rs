@@ -458,6 +458,7 @@ fn user_block() -> impl Strategy<Value = String> {
     prop_oneof![
         5 => (id(), body()).prop_map(|(id, text)| format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"{text}"}}"#)),
         1 => id().prop_map(|id| format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"x","is_error":true}}"#)),
+        1 => id().prop_map(|id| format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"{}","is_error":true}}"#, "large ".repeat(200))),
         1 => body().prop_map(|text| format!(r#"{{"type":"text","text":"{text}"}}"#)),
     ]
 }
@@ -489,8 +490,9 @@ proptest! {
         drop_unsigned in any::<bool>(),
         drop_signed in any::<bool>(),
         thinking_from in 0u64..400,
+        results_from in 0u64..4000,
     ) {
-        let options = WindowOptions { thinking_from, until: None, drop_unsigned, drop_signed, strict: false };
+        let options = WindowOptions { thinking_from, results_from, drop_unsigned, drop_signed, ..Default::default() };
         let content = lines.join(&b'\n');
         let window = Window::of(file(&content), options).unwrap();
         let bytes = spliced(&window);
