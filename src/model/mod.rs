@@ -9,6 +9,8 @@ pub mod sse;
 
 mod anthropic;
 mod convert;
+#[cfg(test)]
+mod fixtures;
 mod http;
 mod images;
 mod openai_chat;

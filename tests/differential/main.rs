@@ -4,6 +4,7 @@
 
 mod data;
 mod files;
+mod matrix;
 mod streams;
 mod texts;
 mod twins;
