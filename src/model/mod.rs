@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod error;
 pub mod sse;
 
+mod ahead;
 mod anthropic;
 mod convert;
 #[cfg(test)]

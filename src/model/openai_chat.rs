@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::io;
 
+use super::ahead::{Ahead, Found, Piece as Added};
 use super::convert::{self, Block, Turn, join, quoted};
 use super::images::{Form, Images};
 use super::sse::{EventDecoder, Figures, Response, broken, elements, number_of, text_of};
@@ -153,6 +154,7 @@ pub(super) struct Decoder {
     last: usize,
     finish_reason: Option<String>,
     refused: bool,
+    ahead: Ahead,
 }
 
 /// A tool call that is being put together.
@@ -174,7 +176,14 @@ struct Piece<'a> {
 
 impl Decoder {
     pub(super) fn new(response: Response) -> Self {
-        Self { response, calls: Vec::new(), last: 0, finish_reason: None, refused: false }
+        Self {
+            response,
+            calls: Vec::new(),
+            last: 0,
+            finish_reason: None,
+            refused: false,
+            ahead: Ahead::default(),
+        }
     }
 
     /// `None`, and nothing done, when this is not one complete object.
@@ -322,6 +331,41 @@ fn begins_another(call: &Call, piece: &Piece<'_>) -> bool {
     piece.name != call.name || (opens && (piece.id.is_empty() || piece.id != call.id))
 }
 
+/// What a chunk adds that does nothing but add a piece of text or of thinking. What it does not know must be absent, or
+/// null, wherever `Decoder` looks.
+fn plain_delta(data: &[u8]) -> Option<Found<'_>> {
+    let (mut choices, mut filler, mut plain) = (None, None, true);
+    json::each_member(data, |key, value| match key {
+        b"choices" => plain &= choices.replace(value).is_none(),
+        b"obfuscation" => plain &= filler.replace(value).is_none(),
+        b"usage" | b"error" => plain &= value == b"null",
+        b"object" => plain &= value != b"\"error\"",
+        _ => {}
+    })?;
+    let choice = choices?.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let mut delta = None;
+    json::each_member(choice, |key, value| match key {
+        b"delta" => plain &= delta.replace(value).is_none(),
+        b"message" | b"finish_reason" | b"usage" => plain &= value == b"null",
+        _ => {}
+    })?;
+    let mut found = None;
+    json::each_member(delta?, |key, value| {
+        let piece = match key {
+            b"content" => Added::Text,
+            b"reasoning_content" | b"reasoning" => Added::Thinking,
+            b"role" => return,
+            _ => return plain &= value == b"null",
+        };
+        if value != b"null" {
+            plain &= found.replace((piece, value)).is_none();
+        }
+    })?;
+    let (piece, text) = found?;
+    let strings = [Some(text), filler].into_iter().flatten().all(|raw| raw.starts_with(b"\""));
+    (plain && strings).then_some(Found { piece, text, count: None, filler })
+}
+
 impl EventDecoder for Decoder {
     fn event(&mut self, name: &str, data: &[u8], out: &mut Vec<ModelEvent>) {
         if data.trim_ascii() == b"[DONE]" {
@@ -360,6 +404,14 @@ impl EventDecoder for Decoder {
         if let Some(usage) = usage {
             self.usage(usage);
         }
+    }
+
+    fn take_ahead(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> (usize, u64) {
+        // A name could make an event an error.
+        if !bytes.starts_with(b"data:") {
+            return (0, 0);
+        }
+        self.ahead.take(bytes, plain_delta).map_or((0, 0), |taken| self.response.added(&taken, out))
     }
 
     /// `[DONE]` may be missing: a finish_reason is enough.

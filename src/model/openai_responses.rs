@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::ahead::{Ahead, Found, Piece};
 use super::convert::{self, Block, ThinkingBlock, Turn, quoted};
 use super::images::{Form, Images};
 use super::sse::{EventDecoder, Figures, Response, elements, number_of, text_of};
@@ -145,6 +146,7 @@ pub(super) struct Decoder {
     /// Text, or thinking, of the current item has been streamed.
     streamed: bool,
     refused: bool,
+    ahead: Ahead,
 }
 
 /// A function call whose end has not come.
@@ -166,6 +168,7 @@ impl Decoder {
             done_nameless: false,
             streamed: false,
             refused: false,
+            ahead: Ahead::default(),
         }
     }
 
@@ -289,6 +292,27 @@ impl Decoder {
     }
 }
 
+/// What an event adds that does nothing but add a piece of text or of thinking.
+fn plain_delta(data: &[u8]) -> Option<Found<'_>> {
+    let (mut word, mut text, mut count, mut filler, mut plain) = (None, None, None, None, true);
+    json::each_member(data, |key, value| match key {
+        b"type" => plain &= word.replace(value).is_none(),
+        b"delta" => plain &= text.replace(value).is_none(),
+        b"sequence_number" => plain &= count.replace(value).is_none(),
+        b"obfuscation" => plain &= filler.replace(value).is_none(),
+        _ => {}
+    })?;
+    let piece = match word? {
+        b"\"response.output_text.delta\"" => Piece::Text,
+        b"\"response.reasoning_summary_text.delta\"" | b"\"response.reasoning_text.delta\"" => {
+            Piece::Thinking
+        }
+        _ => return None,
+    };
+    let strings = [text, filler].into_iter().flatten().all(|raw| raw.starts_with(b"\""));
+    (plain && strings).then_some(Found { piece, text: text?, count, filler })
+}
+
 impl EventDecoder for Decoder {
     fn event(&mut self, name: &str, data: &[u8], out: &mut Vec<ModelEvent>) {
         let data = json::clean(data);
@@ -335,6 +359,12 @@ impl EventDecoder for Decoder {
             "" if error => self.response.fail(data, out),
             _ => {}
         }
+    }
+
+    fn take_ahead(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> (usize, u64) {
+        let Some(taken) = self.ahead.take(bytes, plain_delta) else { return (0, 0) };
+        self.streamed = true;
+        self.response.added(&taken, out)
     }
 
     /// Without `response.completed` the response is broken, however cleanly the body ended.

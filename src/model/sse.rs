@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::ahead::{Piece, Taken};
 use super::{ErrorKind, ModelError, ModelEvent, Provider, anthropic, openai_chat, openai_responses};
 use crate::wire::message::Usage;
 use crate::wire::{json, sse};
@@ -293,6 +294,15 @@ impl Response {
             _ if text.is_empty() => {}
             _ => out.push(ModelEvent::Thinking(text.to_owned())),
         }
+    }
+
+    /// Pieces that were taken at once: their length in bytes and their number.
+    pub(super) fn added(&mut self, taken: &Taken, out: &mut Vec<ModelEvent>) -> (usize, u64) {
+        match taken.piece {
+            Piece::Text => self.text(&taken.text, out),
+            Piece::Thinking => self.thinking(&taken.text, out),
+        }
+        (taken.length, taken.events)
     }
 
     /// A call that is as complete as it will be. An id that is missing is invented, one that the APIs would refuse

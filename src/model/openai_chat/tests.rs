@@ -284,4 +284,30 @@ proptest! {
         let got: usize = calls(&list).iter().map(|call| call.splitn(3, ' ').nth(2).unwrap().len()).sum();
         prop_assert_eq!(sent, got);
     }
+
+    /// Deltas told by sight against the same ones parsed: in pieces of one byte no event is ever whole.
+    #[test]
+    fn deltas_of_any_look_mean_the_same_in_pieces(
+        parts in proptest::collection::vec((0usize..10, "[a\\\\nu00e9\"é]{0,4}", 0u8..3), 1..30)
+    ) {
+        let stream: String = parts.iter().map(|(shape, text, filler)| {
+            let delta = match shape {
+                0..4 => format!(r#""content":"{text}""#),
+                4 => format!(r#""role":"assistant","content":"{text}","refusal":null"#),
+                5 => format!(r#""content":null,"reasoning_content":"{text}""#),
+                6 => format!(r#""reasoning":"{text}","reasoning_content":"{text}""#),
+                7 => format!(r#""content":"{text}","refusal":"{text}""#),
+                8 => format!(r#""content":[{{"type":"text","text":"{text}"}}]"#),
+                _ => format!(r#""tool_calls":[{{"index":0,"function":{{"name":"x","arguments":"{text}"}}}}]"#),
+            };
+            let after = match filler {
+                0 => String::new(),
+                1 => format!(r#","obfuscation":"{text}{text}""#),
+                _ => r#","usage":{"prompt_tokens":1,"completion_tokens":2}"#.to_owned(),
+            };
+            format!("data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\"finish_reason\":null}}]{after}}}\n\n")
+        }).chain([format!("data: {FINISH}\n\n")]).collect();
+        let whole = decode(Provider::OpenAi, stream.as_bytes(), usize::MAX);
+        prop_assert_eq!(decode(Provider::OpenAi, stream.as_bytes(), 1), whole);
+    }
 }

@@ -137,4 +137,28 @@ proptest! {
         let whole = decode(Provider::Responses, &stream, usize::MAX);
         prop_assert_eq!(decode(Provider::Responses, &stream, 13), whole);
     }
+
+    /// Deltas told by sight against the same ones parsed: in pieces of one byte no event is ever whole.
+    #[test]
+    fn deltas_of_any_look_mean_the_same_in_pieces(
+        parts in proptest::collection::vec((0usize..8, "[a\\\\nu00e9\"é]{0,4}", 0u8..3), 1..30)
+    ) {
+        let stream: String = parts.iter().enumerate().map(|(number, (shape, text, filler))| {
+            let word = match shape {
+                0..4 => "response.output_text.delta",
+                4 => "response.reasoning_summary_text.delta",
+                5 => "response.refusal.delta",
+                6 => "response.function_call_arguments.delta",
+                _ => "response.reasoning_summary_part.added",
+            };
+            let after = match filler {
+                0 => String::new(),
+                1 => format!(r#","obfuscation":"{text}{text}""#),
+                _ => r#","logprobs":[]"#.to_owned(),
+            };
+            format!("event: {word}\ndata: {{\"type\":\"{word}\",\"sequence_number\":{number},\"delta\":\"{text}\"{after}}}\n\n")
+        }).chain(["data: {\"type\":\"response.completed\",\"response\":{}}\n\n".to_owned()]).collect();
+        let whole = decode(Provider::Responses, stream.as_bytes(), usize::MAX);
+        prop_assert_eq!(decode(Provider::Responses, stream.as_bytes(), 1), whole);
+    }
 }
