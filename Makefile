@@ -8,12 +8,14 @@ TO = $(DESTDIR)$(PREFIX)
 SHARE = $(TO)/share/bash-agent
 DIST_NAME = bash-agent-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)-$(shell uname -s)-$(shell uname -m)
 BIN = $${CARGO_TARGET_DIR:-target}/release/bash-agent
+STATIC_TARGET = $(shell uname -m)-unknown-linux-musl
+STATIC_BIN = $${CARGO_TARGET_DIR:-target}/$(STATIC_TARGET)/release/bash-agent
 # Programs in shell, the parts of the Bash agent, and the checks of the awk programs (tables of small pipelines).
 SHELL_FILES = .ci/run scripts/*.sh src/assets/demo/*.sh
 SHELL_PARTS = scripts/lib/*.sh
 AWK_CHECKS = tests/awk/run.sh tests/awk/cases/*.sh
 
-.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench soak install install-scripts uninstall dist clean
+.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench bench-check bench-peers static soak install install-scripts uninstall dist clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -50,8 +52,20 @@ lint: ## Formatting, clippy, shellcheck, shfmt
 	shellcheck -s bash -e SC1090,SC2016,SC2028,SC2034,SC2059,SC2086,SC2094,SC2154 $(AWK_CHECKS)
 	shfmt -i 2 -d $(SHELL_FILES) $(SHELL_PARTS)
 
-bench: build ## Whole processes against curl on the same local stream, as ratios
+bench: build ## Whole processes against curl, cat, wc and the awk twins on the same data, as ratios (ROWS="hello deltas")
 	scripts/bench.sh
+
+bench-check: build ## Instructions of the hot paths against benches/baseline.json; fails when one grew by over 5 %
+	scripts/bench-check.sh
+
+bench-peers: build ## Other agents that are on PATH, on the same local model
+	scripts/bench-peers.sh
+
+static: ## The same binary without any shared library: target/TARGET/release/bash-agent (needs musl-gcc)
+	rustup target add $(STATIC_TARGET)
+	$(CARGO) build --release --locked --target $(STATIC_TARGET)
+	@if command -v ldd >/dev/null && ! ldd $(STATIC_BIN) 2>&1 | grep -Eq 'static|not a dynamic'; then echo "$(STATIC_BIN) needs shared libraries" >&2; exit 1; fi
+	@ls -l $(STATIC_BIN)
 
 soak: build ## One agent kept busy (SECONDS_TO_RUN=120), every crash point, 50 rounds of 20 sub-agents
 	AGENT=$${AGENT:-$(BIN)} scripts/soak.sh

@@ -297,6 +297,28 @@ fn a_limit_makes_children_wait_their_turn() {
 }
 
 #[test]
+fn two_hundred_children_queue_with_few_threads_and_files() {
+    let stage = Stage::new();
+    fs::create_dir(stage.running()).unwrap();
+    stage.answer("work", "done", 1, 1, "exit 0");
+    let calls = (0..200).map(|number| sub_agent(&format!("c{number}"), "work"));
+    let cassette = [tape::calls(calls), tape::says("started")].concat();
+    let agent = stage.agent(&cassette, &["start"]);
+    // The queue is longest when the first of its children end.
+    wait_for("the first result", || of_type(&events(&stage.dir), "sub_agent_result").len() > 5);
+    let (threads, files) = (entries(agent.pid(), "task"), entries(agent.pid(), "fd"));
+    assert!(threads.is_none_or(|count| count < 32), "{threads:?} threads");
+    assert!(files.is_none_or(|count| count < 64), "{files:?} files");
+    ends_with(agent, 0);
+    assert_eq!(counted_once(&stage.dir, 200).len(), 200);
+}
+
+/// How many entries a directory of /proc/PID has, where there is one.
+fn entries(pid: u32, name: &str) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{pid}/{name}")).ok()?.count())
+}
+
+#[test]
 fn results_from_anywhere_never_mix_and_count_once() {
     let stage = Stage::new();
     let agent = stage.agent(&tape::says("ok"), &["--stay"]);

@@ -301,7 +301,7 @@ impl Target {
 }
 
 /// What tells that a file is still the one that was looked at.
-fn fingerprint(stat: Option<&FileStat>) -> Option<(libc::ino_t, libc::off_t, libc::time_t, i64)> {
+fn fingerprint(stat: Option<&FileStat>) -> Option<(u64, i64, i64, i64)> {
     stat.map(|s| (s.st_ino, s.st_size, s.st_mtime, s.st_mtime_nsec))
 }
 
