@@ -4,7 +4,8 @@
 # Input    lines of events.jsonl. A line that is no JSON object is skipped.
 # Output   USER_MESSAGE, TEXT, THINKING, TOOL_CALL, TOOL_RESULT (200 characters + "..."), AGENT_RESULT (display order),
 #          ASYNC_TASK_RESULT, USER_NOTIFY, ERROR. What is not shown: every other type.
-# -v       out: see protocol.awk; whole=1: results whole
+# -v       out: see protocol.awk; whole=1: results whole;
+#          live=1: as for who looks on: nothing is held back, results are whole, and RETRY, STOP, CONTEXT_UPDATE come too
 # NUL      as json.awk says: a line with NUL bytes is no JSON anyway.
 #
 # Text and thinking of one response are held back, and what comes between them with them, until it is sure that no
@@ -33,7 +34,10 @@ function event(line,   keys, raws, n, i, type) {
     if (type == "text") add("TEXT", str("content"))
     else if (type == "thinking") add("THINKING", str("content"))
     else if (type == "usage") end_run()
-    else if (type == "retry") forget()
+    else if (type == "retry") {
+        if (live) emit1("RETRY")
+        else forget()
+    }
     else if (type == "user_input" || type == "user_message") {
         release()
         emit2("USER_MESSAGE", str("content"))
@@ -42,8 +46,11 @@ function event(line,   keys, raws, n, i, type) {
         emit_tool_call(str("name"), str("id"), m["input"])
     } else if (type == "tool_result") {
         release()
-        emit4("TOOL_RESULT", str("tool_use_id"), str("name"), whole ? str("content") : cut(str("content")))
-    } else if (type == "stop") release()
+        emit4("TOOL_RESULT", str("tool_use_id"), str("name"), whole || live ? str("content") : cut(str("content")))
+    } else if (type == "stop") {
+        if (live) emit2("STOP", str("reason"))
+        else release()
+    } else if (live && type == "context_update") emit3("CONTEXT_UPDATE", str("kind"), str("trigger"))
     else if (type == "assistant_message") assistant_message()
     else if (type == "sub_agent_result")
         show("AGENT_RESULT", str("session_id"), m["status"] == "\"ok\"" ? "ok" : "failed", num("input_tokens"), num("output_tokens"), str("thinking"), str("text"))
@@ -63,6 +70,10 @@ function exit_code() { return m["exit_code"] != "-0" && m["exit_code"] ~ /^-?[0-
 # ---- What is held: texts, and whole messages of up to seven fields.
 
 function add(name, text) {
+    if (live) {
+        emit2(name, text)
+        return
+    }
     if (name != run) end_run()
     run = name
     if (text != "") piece[++pieces] = text
@@ -83,6 +94,7 @@ function show(name, a, b, c, d, e, f) {
     held_text[held] = a
     held_more[held, 2] = b; held_more[held, 3] = c; held_more[held, 4] = d
     held_more[held, 5] = e; held_more[held, 6] = f
+    if (live) release()
 }
 
 function forget(   i, j, kept) {

@@ -337,7 +337,9 @@ resolve_config() {
   LANG_NAME=${ORIG_LC_ALL:-${LC_MESSAGES:-${LANG:-}}}
   LANG_NAME=${LANG_NAME%%.*}
   LANG_NAME=${LANG_NAME:-C}
-  SHELL_NAME=${SHELL:-/bin/sh}
+  # bash sets SHELL where it is missing, but exports only one that it was given.
+  SHELL_NAME=/bin/sh
+  [[ -n ${SHELL:-} && $(declare -p SHELL) == "declare -"*x*" SHELL="* ]] && SHELL_NAME=$SHELL
   IS_CHILD=0
   [[ ${BASH_AGENT_CHILD:-} == 1 ]] && IS_CHILD=1
   RECORD_FILE=$OPT_RECORD

@@ -28,13 +28,13 @@ display() { # frames on stdin
   stream_awk display.awk -v color="$COLOR" -v error_color="$COLOR_ERR"
 }
 
-# Event lines on stdin -> frames, as they come.
+# Event lines on stdin -> frames for who looks on, as they come.
 replay_events() {
   if has_core; then
-    run_core replay
+    run_core replay --live
     core_did $? replay && return
   fi
-  stream_awk event_replay.awk
+  stream_awk event_replay.awk -v live=1
 }
 
 # The same for a transcript: results are whole.

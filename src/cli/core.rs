@@ -36,6 +36,9 @@ pub enum Core {
     Sse(SseArgs),
     /// Lines of events.jsonl to display messages
     Replay {
+        /// As for who looks on: nothing is held back, results are whole, stop and compaction are told
+        #[arg(long)]
+        live: bool,
         /// Results whole, not their first 200 characters
         #[arg(long)]
         whole: bool,
@@ -102,6 +105,27 @@ pub enum Core {
     Classify(policy::ClassifyArgs),
     /// Run a command confined to a mode, by Landlock and seccomp or by bubblewrap
     Sandbox(policy::SandboxArgs),
+}
+
+/// What `core replay` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// A replay.
+    Short,
+    /// A transcript: results are whole.
+    Whole,
+    /// What who looks on sees.
+    Live,
+}
+
+impl Told {
+    fn of(live: bool, whole: bool) -> Self {
+        match (live, whole) {
+            (true, _) => Self::Live,
+            (false, true) => Self::Whole,
+            (false, false) => Self::Short,
+        }
+    }
 }
 
 /// `core resp`.
@@ -318,7 +342,9 @@ pub fn run(core: Core) -> u8 {
         Core::Resp(Resp::Encode) => filters::encode(),
         Core::Resp(Resp::Decode) => filters::decode(),
         Core::Sse(args) => filters::sse(&args),
-        Core::Replay { whole, last, file } => filters::replay(whole, last, file.as_deref()),
+        Core::Replay { live, whole, last, file } => {
+            filters::replay(Told::of(live, whole), last, file.as_deref())
+        }
         Core::Display { color, error_color } => filters::display(color, error_color),
         Core::Stats(StatsCommand::Update { file }) => session::stats_update(&file),
         Core::Stats(StatsCommand::Get { file, keys }) => session::stats_get(&file, &keys),

@@ -207,7 +207,7 @@ fn last_results(dir: &SessionDir) -> io::Result<Vec<Message>> {
         let is_result = [br#"{"type":"sub_agent_result""#.as_slice(), br#"{"type":"async_task_result""#]
             .iter()
             .any(|start| line.bytes.starts_with(start));
-        results.extend(is_result.then(|| replay::live(line.bytes)).flatten());
+        results.extend(is_result.then(|| replay::live(line.bytes)).into_iter().flatten());
     }
     results.reverse();
     Ok(results)

@@ -52,12 +52,13 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The message that shows one event at once, for who watches a running session: nothing is held, results are whole.
-/// `None` for what is not shown.
-pub fn live(line: &[u8]) -> Option<Message> {
-    let event = Event(json::members(std::str::from_utf8(line).ok()?.as_bytes())?);
-    let kind = event.raw("type").and_then(json::string)?;
-    Some(match kind.as_ref() {
+/// The messages that show one event at once, for who watches a running session: nothing is held, results are whole.
+/// None for what is not shown.
+pub fn live(line: &[u8]) -> Vec<Message> {
+    let members = std::str::from_utf8(line).ok().and_then(|line| json::members(line.as_bytes()));
+    let Some(event) = members.map(Event) else { return Vec::new() };
+    let kind = event.raw("type").and_then(json::string).unwrap_or_default();
+    vec![match kind.as_ref() {
         "text" => Message::Text { content: event.text("content") },
         "thinking" => Message::Thinking { content: event.text("content") },
         "tool_result" => {
@@ -73,9 +74,9 @@ pub fn live(line: &[u8]) -> Option<Message> {
             let (mut replay, mut out) = (Replay::new(), Vec::new());
             replay.line(line, &mut out);
             replay.finish(&mut out);
-            return out.into_iter().next();
+            return out;
         }
-    })
+    }]
 }
 
 impl Replay {

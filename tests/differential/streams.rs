@@ -84,15 +84,8 @@ fn sse_as_recorded() {
 }
 
 /// Events as one body, with line ends of one kind.
-fn body(events: &[(Option<&str>, String)], line_end: &str) -> Vec<u8> {
-    let mut out = String::new();
-    for (name, data) in events {
-        if let Some(name) = name {
-            out.push_str(&format!("event: {name}{line_end}"));
-        }
-        out.push_str(&format!("data: {data}{line_end}{line_end}"));
-    }
-    out.into_bytes()
+fn body(events: impl Iterator<Item = String>, line_end: &str) -> Vec<u8> {
+    events.map(|data| format!("data: {data}{line_end}{line_end}")).collect::<String>().into_bytes()
 }
 
 fn sse_same(provider: usize, input: &[u8]) -> Result<(), String> {
@@ -101,6 +94,19 @@ fn sse_same(provider: usize, input: &[u8]) -> Result<(), String> {
         ["sse", "--provider", provider, "--join", "--estimated", "--max-tokens", "100", "--sent", "4001"];
     let options = ["-vjoin=1", "-vestimated=1", "-vmax_tokens=100", "-vsent=4001"];
     compare(awks(), program, &options, &arguments, input)
+}
+
+/// Streams of some events, one of the ends behind them, in each of the line ends.
+fn sse_generated(
+    provider: usize,
+    event: impl Strategy<Value = serde_json::Value>,
+    end: impl Strategy<Value = &'static str>,
+) {
+    let all = (prop::collection::vec(event, 0..12), end, line_end());
+    generated(24, all, |(events, end, line_end)| {
+        let data = events.iter().map(serde_json::Value::to_string).chain([end.to_owned()]);
+        sse_same(provider, &body(data, line_end))
+    });
 }
 
 fn line_end() -> impl Strategy<Value = &'static str> {
@@ -138,16 +144,7 @@ fn sse_anthropic_as_generated() {
         r#"{"type":"message_stop","#,
         r#"{"type":"ping"}"#,
     ]);
-    let all = (prop::collection::vec(event, 0..12), end, line_end());
-    generated(24, all, |(events, end, line_end)| {
-        let events: Vec<_> = events
-            .iter()
-            .map(serde_json::Value::to_string)
-            .chain([end.to_owned()])
-            .map(|data| (None, data))
-            .collect();
-        sse_same(0, &body(&events, line_end))
-    });
+    sse_generated(0, event, end);
 }
 
 #[test]
@@ -188,16 +185,7 @@ fn sse_openai_as_generated() {
         "{}",
         "{broken",
     ]);
-    let all = (prop::collection::vec(chunk, 0..12), end, line_end());
-    generated(24, all, |(chunks, end, line_end)| {
-        let events: Vec<_> = chunks
-            .iter()
-            .map(serde_json::Value::to_string)
-            .chain([end.to_owned()])
-            .map(|data| (None, data))
-            .collect();
-        sse_same(1, &body(&events, line_end))
-    });
+    sse_generated(1, chunk, end);
 }
 
 #[test]
@@ -225,16 +213,7 @@ fn sse_responses_as_generated() {
         r#"{"type":"error","code":"rate_limit_exceeded","message":"slow down"}"#,
         r#"{"type":"response.in_progress"}"#,
     ]);
-    let all = (prop::collection::vec(event, 0..12), end, line_end());
-    generated(24, all, |(events, end, line_end)| {
-        let events: Vec<_> = events
-            .iter()
-            .map(serde_json::Value::to_string)
-            .chain([end.to_owned()])
-            .map(|data| (None, data))
-            .collect();
-        sse_same(2, &body(&events, line_end))
-    });
+    sse_generated(2, event, end);
 }
 
 /// One event line: valid or not, of every type that there is.
@@ -272,19 +251,27 @@ fn event_line() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![9 => whole, 1 => broken]
 }
 
+/// What a replay, a transcript and who looks on see.
+const TOLD: [(&[&str], &[&str]); 3] =
+    [(&[], &["replay"]), (&["-vwhole=1"], &["replay", "--whole"]), (&["-vlive=1"], &["replay", "--live"])];
+
+fn replay_same(awks: &[crate::twins::Awk], events: &[u8]) -> Result<(), String> {
+    TOLD.iter()
+        .try_for_each(|(options, arguments)| compare(awks, "event_replay.awk", options, arguments, events))
+}
+
 #[test]
 fn replay_as_recorded() {
     for session in data::sessions() {
         let events = std::fs::read(session.join("events.jsonl")).unwrap();
-        compare(&all_awks(), "event_replay.awk", &[], &["replay"], &events)
-            .unwrap_or_else(|error| panic!("{}: {error}", session.display()));
+        replay_same(&all_awks(), &events).unwrap_or_else(|error| panic!("{}: {error}", session.display()));
     }
 }
 
 #[test]
 fn replay_as_generated() {
     generated(40, prop::collection::vec(event_line(), 0..25), |lines| {
-        compare(awks(), "event_replay.awk", &[], &["replay"], &lines.join(&b'\n'))
+        replay_same(awks(), &lines.join(&b'\n'))
     });
 }
 

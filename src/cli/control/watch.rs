@@ -53,7 +53,7 @@ impl View {
             return;
         };
         let mut text = String::new();
-        for message in lines.split(|b| *b == b'\n').filter_map(replay::live) {
+        for message in lines.split(|b| *b == b'\n').flat_map(replay::live) {
             let mut piece = String::new();
             match human.message(&message, &mut piece) {
                 Stream::Out => text.push_str(&piece),

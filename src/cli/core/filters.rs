@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::input::Stdin;
-use super::{CoreError, SseArgs, When, note, open, pump};
+use super::{CoreError, SseArgs, Told, When, note, open, pump};
 use crate::config::Look;
 use crate::exit::Exit;
 use crate::model::{self, DecoderOptions, End, ModelEvent};
@@ -13,7 +13,7 @@ use crate::ui::out;
 use crate::ui::render::{Human, Stream};
 use crate::ui::replay::{self, begins_turn};
 use crate::wire::message::{Channel, Message, Usage};
-use crate::wire::replay::Replay;
+use crate::wire::replay::{Replay, live};
 use crate::wire::resp::{self, Decoder};
 
 /// A line longer than this is no message: a frame holds 64 MiB, and escapes double it.
@@ -195,13 +195,13 @@ fn event_into(event: ModelEvent, args: &SseArgs, out: &mut Vec<u8>) {
 }
 
 /// `core replay`
-pub(super) fn replay(whole: bool, last: Option<u64>, file: Option<&Path>) -> Result<Exit, CoreError> {
+pub(super) fn replay(told: Told, last: Option<u64>, file: Option<&Path>) -> Result<Exit, CoreError> {
     let turns = last.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     let Some(path) = file else {
         let stdin = Stdin::new();
         return match turns {
-            Some(turns) => replay_stream(whole, "stdin", last_turns(stdin, turns)?),
-            None => replay_stream(whole, "stdin", stdin),
+            Some(turns) => replay_stream(told, "stdin", last_turns(stdin, turns)?),
+            None => replay_stream(told, "stdin", stdin),
         };
     };
     let name = path.display().to_string();
@@ -210,16 +210,19 @@ pub(super) fn replay(whole: bool, last: Option<u64>, file: Option<&Path>) -> Res
         let start = replay::start_of(&file, turns).and_then(|start| file.seek(SeekFrom::Start(start)));
         start.map_err(|error| CoreError::Read(name.clone(), error))?;
     }
-    replay_stream(whole, &name, file)
+    replay_stream(told, &name, file)
 }
 
-fn replay_stream(whole: bool, name: &str, input: impl Read) -> Result<Exit, CoreError> {
+fn replay_stream(told: Told, name: &str, input: impl Read) -> Result<Exit, CoreError> {
     let mut lines = Splitter::default();
-    let mut replay = if whole { Replay::whole() } else { Replay::new() };
+    let mut replay = if told == Told::Whole { Replay::whole() } else { Replay::new() };
     let mut messages = Vec::new();
     pump(name, input, |piece, out| {
         lines.feed(piece, |line| {
-            replay.line(line, &mut messages);
+            match told {
+                Told::Live => messages.extend(live(line)),
+                Told::Short | Told::Whole => replay.line(line, &mut messages),
+            }
             Ok(())
         })?;
         if piece.is_none() {
