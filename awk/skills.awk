@@ -5,6 +5,7 @@
 #          left out what may not be read. Of each at most the first 16 KiB are looked at.
 # Output   `- NAME: DESCRIPTION` lines, by the bytes of the name. NAME is the directory's, DESCRIPTION the front matter's,
 #          else the first line of text; on one line.
+# -v notes=FILE   sentences for the user about skills without a description of their own are written there, one a line
 # -v list=1    NAME TAB DIRECTORY TAB DESCRIPTION instead, line-escaped
 # -v body=1 -v as=DIR   the one file's text for the model: `Base directory: DIR`, an empty line, the text without front
 #              matter and without empty lines around it, ${BASH_AGENT_SKILL_DIR} replaced
@@ -26,13 +27,18 @@ BEGIN {
         if (name in described) continue
         names[++n] = name
         described[name] = describe()
+        has_front[name] = DESCRIBED
         place[name] = dir
     }
     sort_names()
     for (i = 1; i <= n; i++) {
         name = names[i]
         if (list) print line_escape(name) "\t" line_escape(place[name]) "\t" line_escape(described[name])
-        else print "- " name (described[name] == "" ? "" : ": " described[name])
+        else {
+            print "- " name (described[name] == "" ? "" : ": " described[name])
+            if (notes != "" && !has_front[name]) print place[name] "/SKILL.md: no `description:` between two `---` lines; the skill index shows " \
+                (described[name] == "" ? "only its name" : "its first line") > notes
+        }
     }
 }
 
@@ -78,7 +84,8 @@ function front_matter(text,   rest, at, line, end) {
 
 function describe(   text, l, n, i, line) {
     text = field("description")
-    if (text != "") return text
+    DESCRIBED = text != ""
+    if (DESCRIBED) return text
     n = split(BODY, l, /\n/)
     for (i = 1; i <= n; i++) {
         line = l[i]

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bench_runs=${RUNS:-15}
-bench_all="size start hello deltas tool rounds children open replay body list filters twins stats scripts codecs"
+bench_all="size start hello deltas tool rounds children open replay body list filters twins stats scripts codecs compaction"
 bench_rows=${ROWS:-$bench_all}
 bench_target=${CARGO_TARGET_DIR:-$PWD/target}/release
 bench_dir=$(mktemp -d)
@@ -281,6 +281,11 @@ bench_scripts() {
     'agent.sh' env BASH_AGENT_CORE= bash scripts/agent.sh hi \
     --vs 'agent.sh with core' env BASH_AGENT_CORE="$bench_agent" bash scripts/agent.sh hi \
     --vs bash-agent "$bench_agent" hi
+}
+
+# A 200-turn session under four policies, in dollars and cache hits (docs/compaction.md).
+bench_compaction() {
+  cargo bench --quiet --locked --bench compaction
 }
 
 bench_codecs() {

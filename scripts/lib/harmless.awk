@@ -1,11 +1,11 @@
 # harmless.awk - text of a file -> text that cannot open or close a section of the prompt, clean, without its last line feeds.
 #
 # Output   the text; `<rules>` becomes `<\rules>`, `</rules>` becomes `<\/rules>`
-# -v max=N   only the first N bytes, cut between characters; how many it was is then said on stderr
+# -v max=N   only the first N bytes of a text that is longer, cut between characters; how many it was is said on stderr
 { part[NR] = $0 "\n" }
 END {
     text = join_pieces(part, 1, NR)
-    if (max && length(text) > max + 1) {
+    if (max) {
         for (end = max; end > max - 3 && substr(text, end + 1, 1) ~ /[\200-\277]/; end--) continue
         text = substr(text, 1, end)
         printf "%.0f", end | "cat 1>&2"

@@ -84,10 +84,11 @@ asset() { # <result-var> <name>
 
 # A text file as it may stand in the prompt, without its last line feeds; empty when it cannot be read.
 shown_file() { # <result-var> <file>
-  local sh_text=''
+  local sh_text='' sh_max=0
   if [[ -s $2 && -f $2 ]]; then
     if [[ -r $2 ]]; then
-      sh_text=$(head -c $((MAX_SHOWN + 1)) -- "$2" | tr '\000' '\377' | run_awk harmless.awk -v max="$MAX_SHOWN" 2>"$RUN/harmless.err")
+      (($(wc -c <"$2") > MAX_SHOWN)) && sh_max=$MAX_SHOWN
+      sh_text=$(head -c $((MAX_SHOWN + 1)) -- "$2" | tr '\000' '\377' | run_awk harmless.awk -v max="$sh_max" 2>"$RUN/harmless.err")
       [[ -s $RUN/harmless.err ]] && say_once "$2: longer than $MAX_SHOWN bytes; the model sees the first $(cat "$RUN/harmless.err")"
     else
       say_once "$2: Permission denied; left out of the prompt"
@@ -138,7 +139,7 @@ language_name() { # <result-var>   the locale's language, else the locale itself
 }
 
 system_prompt() { # on stdout
-  local text
+  local text note
   PROMPT=
   asset text agent-identity && section agent-identity '' "$text"
   section environment '' "lang: $LANG_NAME"$'\n'"pwd: $CWD"$'\n'"home: ${HOME:-}"$'\n'"platform: $PLATFORM"$'\n'"shell: $SHELL_NAME"
@@ -151,7 +152,11 @@ system_prompt() { # on stdout
   section plan-lifecycle-guidance '' "${text//'{{plan}}'/"$S/plan.md"}"
   instruction_files text && section instruction-files '' "$text"
   text=
-  ((${#SKILL_FILES[@]})) && text=$(run_awk skills.awk "${SKILL_FILES[@]}" | run_awk harmless.awk)
+  if ((${#SKILL_FILES[@]})); then
+    : >"$RUN/skills.notes"
+    text=$(run_awk skills.awk -v notes="$RUN_V/skills.notes" "${SKILL_FILES[@]}" | run_awk harmless.awk)
+    while IFS= read -r note; do say_once "$note"; done <"$RUN/skills.notes"
+  fi
   section skill-index '' "$text"
   selected_skills text && section selected-skills '' "$text"
   shown_file text "$S/plan.md" && section current-plan " name=\"$S/plan.md\"" "$text"

@@ -203,7 +203,7 @@ make_new_session() {
 }
 
 fork_session() { # <source dir>
-  local file image
+  local file image stats=$STATS_LINE own=${SV:-}
   ensure_dir "$S/images"
   for file in conversation.jsonl conversation-archive.jsonl summary.txt plan.md plan.draft; do
     if [[ -f $1/$file ]]; then
@@ -213,6 +213,9 @@ fork_session() { # <source dir>
   for image in "$1"/images/*; do
     [[ -f $image ]] && cat -- "$image" >"$S/images/${image##*/}"
   done
+  awk_value SV "$S"
+  write_stats </dev/null 2>/dev/null
+  STATS_LINE=$stats SV=$own
   # The source may be running: its last line may be half written, or have calls that are being run.
   mend_tail conversation.jsonl
   mend_tail conversation-archive.jsonl
@@ -329,6 +332,7 @@ make_files() {
     rm -f -- "$S"/*.tmp
   fi
   if [[ ! -e $S/stats.json ]]; then
+    [[ -s $S/conversation.jsonl ]] && note "$S/stats.json is missing: its counts start from 0"
     write_stats </dev/null 2>/dev/null
   else
     stats_problem file

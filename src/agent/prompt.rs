@@ -83,6 +83,7 @@ pub fn system(sources: &Sources<'_>) -> (String, Vec<String>) {
     let instructions = prompt.instructions(sources);
     prompt.section("instruction-files", "", &instructions);
     prompt.section("skill-index", "", &harmless(&sources.skills.index()));
+    prompt.warnings.extend(sources.skills.warnings());
     let selected = prompt.selected(sources);
     prompt.section("selected-skills", "", &selected);
     let plan = prompt.file(&sources.session.plan());

@@ -29,6 +29,8 @@ pub struct Skill {
     pub description: String,
     /// Its directory, as found.
     pub dir: PathBuf,
+    /// Whether the description is the front matter's.
+    pub described: bool,
     /// Where its SKILL.md really lay when it was judged.
     real: PathBuf,
 }
@@ -85,6 +87,20 @@ impl Skills {
         self.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
+    /// Sentences for the user about skills without a description of their own.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let shown =
+            |skill: &Skill| if skill.description.is_empty() { "only its name" } else { "its first line" };
+        self.iter().filter(|skill| !skill.described).map(move |skill| {
+            let file = skill.dir.join("SKILL.md");
+            format!(
+                "{}: no `description:` between two `---` lines; the skill index shows {}",
+                file.display(),
+                shown(skill)
+            )
+        })
+    }
+
     /// What the model gets of a skill: `Base directory: <dir>`, an empty line, the text without its front matter and
     /// with `${BASH_AGENT_SKILL_DIR}` replaced. `None` when there is no such skill.
     pub fn load(&self, name: &str) -> Option<io::Result<String>> {
@@ -101,7 +117,8 @@ impl Skill {
             return None;
         }
         let head = read_up_to(&real, MAX_HEAD).ok()?;
-        Some(Self { description: describe(&head), name, dir, real })
+        let (description, described) = describe(&head);
+        Some(Self { description, described, name, dir, real })
     }
 
     fn load(&self) -> io::Result<String> {
@@ -155,14 +172,15 @@ fn split_front_matter(text: &str) -> (&str, &str) {
     ("", text)
 }
 
-fn describe(text: &str) -> String {
+/// A skill's description, and whether it is the front matter's.
+fn describe(text: &str) -> (String, bool) {
     let (front, body) = split_front_matter(text);
     let description = field(front, "description");
     if !description.is_empty() {
-        return description;
+        return (description, true);
     }
     let line = body.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
-    one_line(line.unwrap_or_default())
+    (one_line(line.unwrap_or_default()), false)
 }
 
 /// A top-level field of simple YAML: plain, quoted, folded over indented lines, or a block (`>`, `|`).
@@ -214,7 +232,7 @@ mod tests {
             ("---\nnever closed", "---"),
             ("", ""),
         ] {
-            assert_eq!(describe(text), description, "{text:?}");
+            assert_eq!(describe(text).0, description, "{text:?}");
         }
     }
 

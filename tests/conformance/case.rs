@@ -135,6 +135,8 @@ pub(crate) struct RequestExpect {
     /// It begins, to the byte, as this request does: all of it goes on where the other ended, or (a summary's) all but its
     /// last message is the other's beginning.
     pub(crate) same_prefix_as: Option<usize>,
+    /// A file of tests/conformance that holds the system prompt, places and session named as everywhere.
+    pub(crate) prompt_file: Option<String>,
     /// The sections of the system prompt, in order.
     pub(crate) sections: Option<Vec<String>>,
 }

@@ -168,6 +168,9 @@ fn request_holds(
     for part in expect.lacks.iter().filter(|part| body.contains(&world.fill(part))) {
         problems.push(title(&format!("holds {part}\n{}", short(&body))));
     }
+    if let Some(name) = &expect.prompt_file {
+        problems.extend(prompt_is(name, &body, world).err());
+    }
     if let Some(wanted) = &expect.sections {
         let found = sections(&body);
         if found != *wanted {
@@ -200,6 +203,22 @@ fn elements(body: &str) -> String {
     let list = members.get("messages").or(members.get("input")).map_or("[]", |raw| raw.get());
     let list: Vec<&RawValue> = serde_json::from_str(list).unwrap_or_default();
     list.iter().map(|raw| format!("{}\n", raw.get())).collect()
+}
+
+/// Whether the system prompt is that of a file. With CONFORMANCE_WRITE=1 the file is written: look at the diff.
+fn prompt_is(name: &str, body: &str, world: &World) -> Result<(), String> {
+    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    let found = normal::text(body["system"].as_str().unwrap_or_default(), world) + "\n";
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance").join(name);
+    if std::env::var_os("CONFORMANCE_WRITE").is_some() {
+        return fs::write(&path, found).map_err(|error| format!("{}: {error}", path.display()));
+    }
+    let wanted = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if wanted == found {
+        Ok(())
+    } else {
+        pattern::check(name, &wanted, &found).and(Err(format!("{name} differs")))
+    }
 }
 
 /// The names of the system prompt's sections.
