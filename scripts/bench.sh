@@ -285,7 +285,7 @@ bench_scripts() {
 
 # A 200-turn session under four policies, in dollars and cache hits (docs/compaction.md).
 bench_compaction() {
-  cargo bench --quiet --locked --bench compaction
+  HOME=$bench_real_home cargo bench --quiet --locked --bench compaction
 }
 
 bench_codecs() {

@@ -74,16 +74,15 @@ work_turn() {
       return
       ;;
     esac
-    COMPACTED_FOR_ROOM=0
     [[ -s $RUN/answer/line ]] && append_file "$RUN/answer/line"
     cat "$RUN/answer/text" >"$RUN/turn.text"
     if [[ $ANSWER_STOP == model_context_window_exceeded ]]; then
       # The window was full in mid-answer: compact, then go on (PROVIDERS.md).
-      if ((cut_offs < MAX_CUT_OFFS)) && ((++cut_offs)) && compact_for_room; then
+      if ((cut_offs < MAX_CUT_OFFS)) && ((++cut_offs)) && make_room; then
         tell_model context-full
         continue
       fi
-      ((INTERRUPTED || ENDING)) && end_turn interrupted 130 && return
+      ((INTERRUPTED || ENDING)) && end_cancelled && return
       TURN_ERROR="Response truncated ($ANSWER_STOP)"
       event_error "$TURN_ERROR"
       end_turn "$ANSWER_STOP" 8
@@ -140,6 +139,16 @@ ask_mending() {
     is_too_long && leave_out_results || return 0
     ask_turn
   done
+}
+
+# The window is full: compacts, else leaves out results. Fails when neither makes room.
+make_room() {
+  compact too_long
+  case $COMPACTED in
+  done) return 0 ;;
+  interrupted) return 1 ;;
+  esac
+  leave_out_results
 }
 
 ask_turn() {

@@ -11,6 +11,7 @@ use crate::runtime::cancel::Cancel;
 use crate::runtime::inbox::Event as Happening;
 use crate::runtime::notify::Noticed;
 use crate::session::events::Event;
+use crate::session::leave_out::Goal;
 use crate::session::stats::{Stats, Update};
 use crate::session::{StorageError, input, notify};
 use crate::wire::message::Message;
@@ -244,14 +245,17 @@ impl Agent {
         }
     }
 
-    /// The window was full in mid-answer (PROVIDERS): keeps what was finished, compacts, and tells the model to go on.
+    /// The window was full in mid-answer (PROVIDERS): keeps what was finished, makes room, and tells the model to go on.
     fn make_room(&mut self, response: Response, cut_offs: &mut u32) -> Result<Outcome, StorageError> {
         self.keep_finished(response)?;
         if *cut_offs == MAX_CUT_OFFS {
             return Ok(Outcome::Nothing);
         }
         *cut_offs += 1;
-        let outcome = self.compact(Trigger::TooLong)?;
+        let mut outcome = self.compact(Trigger::TooLong)?;
+        if matches!(outcome, Outcome::Nothing | Outcome::Failed(_)) && self.leave_out_results(Goal::Half)? {
+            outcome = Outcome::Done;
+        }
         if outcome == Outcome::Done {
             self.session.conversation.append_user(CONTEXT_FULL.trim_end())?;
         }
