@@ -1,5 +1,5 @@
-//! The recipes of docs/pipelines.md do what they say: each of its `sh` blocks is run, in order, with a model from a
-//! cassette. A block behind a comment `<!-- not run: WHY -->` is left out.
+//! The recipes of docs/pipelines.md do what they say, and so do README's section on swapping and that of docs/wire.md:
+//! each of the `sh` blocks is run, in order, with a model from a cassette. A block behind a comment `<!-- not run: WHY -->` is left out.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate")]
 
@@ -16,7 +16,7 @@ use serde_json::json;
 /// Plays the cassette wherever the page asks a model.
 const WRAPPER: &str = r#"#!/bin/sh
 case $1 in
-  send | notify | interrupt | stop | wait | watch | status | sessions | path | export) exec PROGRAM "$@" ;;
+  send | notify | interrupt | stop | wait | watch | status | sessions | path | export | core) exec PROGRAM "$@" ;;
 esac
 exec PROGRAM -p script -m CASSETTE "$@"
 "#;
@@ -46,6 +46,19 @@ fn blocks(page: &str) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// The part of a page below a heading of the second order, its lines numbered as in the page.
+fn section(page: &str, heading: &str) -> String {
+    let mut inside = false;
+    page.lines()
+        .map(|line| {
+            if line.starts_with("## ") {
+                inside = line == heading;
+            }
+            if inside { format!("{line}\n") } else { "\n".to_owned() }
+        })
+        .collect()
 }
 
 /// A project to try things on, and `bash-agent` on PATH.
@@ -131,4 +144,73 @@ fn every_recipe_runs() {
     let conversation = fs::read_to_string(world.session("feed").conversation()).unwrap();
     assert!(conversation.contains("Look at build.log.") && conversation.contains("Then at report.txt."));
     assert!(world.session("review b.sh").conversation().exists());
+}
+
+/// Puts what a page calls by its place in the repository there.
+fn bring_scripts(world: &World) {
+    let (repository, work) = (Path::new(env!("CARGO_MANIFEST_DIR")), world.work());
+    fs::create_dir(work.join("scripts")).unwrap();
+    for name in ["awk", "scripts/lib"] {
+        std::os::unix::fs::symlink(repository.join(name), work.join(name)).unwrap();
+    }
+    let wrapper = fs::read_to_string(world.root().join("bin/bash-agent")).unwrap();
+    let wrapped =
+        |program: &Path| wrapper.replace(common::program().to_str().unwrap(), program.to_str().unwrap());
+    let build = format!(
+        "#!/bin/sh\n{0}/scripts/build.sh \"$PWD/dist/real.sh\" && mv dist/wrapper dist/agent.sh\n",
+        repository.display()
+    );
+    fs::create_dir(work.join("dist")).unwrap();
+    for (name, text) in [
+        ("scripts/agent.sh", wrapped(&common::bash_agent())),
+        ("scripts/build.sh", build),
+        ("dist/wrapper", wrapped(&work.join("dist/real.sh"))),
+    ] {
+        fs::write(work.join(name), text).unwrap();
+        fs::set_permissions(work.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// Runs the blocks of a section; what each printed.
+fn run_section(page: &str, heading: &str) -> Vec<String> {
+    let world = stage();
+    bring_scripts(&world);
+    run(&world, "bash-agent hello").exits(0);
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let blocks = blocks(&section(&text, heading));
+    assert!(!blocks.is_empty(), "{page} has no {heading}");
+    blocks
+        .iter()
+        .map(|Block { line, text }| {
+            let script = world.root().join("block.sh");
+            fs::write(&script, text).unwrap();
+            let ran = if text.contains("# at a terminal") {
+                let inner = format!("exec bash -eu -o pipefail {}", script.display());
+                run(&world, &format!("TERM=dumb script -qefc '{inner}' /dev/null < /dev/null"))
+            } else {
+                run(&world, text)
+            };
+            assert_eq!(ran.code, Some(0), "{page}, line {line}:\n{text}\n{ran:?}");
+            assert_eq!(ran.stderr, "", "{page}, line {line}:\n{text}");
+            ran.stdout
+        })
+        .collect()
+}
+
+#[test]
+fn the_readme_swaps_the_runtimes() {
+    let shown = run_section("README.md", "## Bash or Rust: swap at any time").concat();
+    for asked in ["> Find the slowest test.", "> Now make it faster."] {
+        assert!(shown.contains(asked), "{shown}");
+    }
+    assert!(shown.matches("OK, nothing to say against it.").count() >= 7, "{shown}");
+}
+
+#[test]
+fn parts_of_ones_own_in_three_lines() {
+    let shown = run_section("docs/wire.md", "## Swapping parts");
+    let [.., transcripts, loud, questions] = &shown[..] else { panic!("{shown:?}") };
+    assert!(transcripts.is_empty() || transcripts.contains("OK, nothing"), "{transcripts}");
+    assert!(loud.contains("OK, NOTHING TO SAY AGAINST IT."), "{loud}");
+    assert!(questions.contains("> hello") && !questions.contains("OK, nothing"), "{questions}");
 }

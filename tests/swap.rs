@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
 
 use common::{Ran, World, bash_agent, program};
 use mock_model::server::{After, Rule, When};
@@ -225,4 +227,43 @@ fn without_the_variable_the_core_is_what_the_path_names() {
     fs::remove_file(bin.join("bash-agent")).unwrap();
     std::os::unix::fs::symlink(bash_agent(), bin.join("bash-agent")).unwrap();
     assert_eq!(run(None).stderr, "");
+}
+
+/// Gives a filter of the binary some input, then Ctrl+C while it waits for more: what it printed, and its exit code.
+#[cfg(target_os = "linux")]
+fn interrupted(world: &World, args: &[&str], input: &[u8]) -> (Vec<u8>, Option<i32>) {
+    use std::io::Write;
+    let mut command = world.command_of(&program(), args);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input).unwrap();
+    // It has read all of it and waits: it sleeps, and the pipe is empty.
+    let pid = i32::try_from(child.id()).unwrap();
+    common::wait_for("the filter to read", || {
+        let mut left: libc::c_int = 1;
+        // SAFETY: FIONREAD writes one int to the address given, which is that of one.
+        let done =
+            unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&stdin), libc::FIONREAD, &raw mut left) };
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        done == 0 && left == 0 && state.contains(") S ")
+    });
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(stdin);
+    (output.stdout, output.status.code())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_ends_a_filter_with_what_it_holds() {
+    let world = World::new();
+    let event = b"{\"type\":\"text\",\"content\":\"held back\"}\n";
+    let frame = b"*2\r\n$4\r\nTEXT\r\n$9\r\nheld back\r\n";
+    assert_eq!(interrupted(&world, &["core", "replay"], event), (frame.to_vec(), Some(130)));
+    assert_eq!(interrupted(&world, &["core", "replay", "--last", "1"], event), (frame.to_vec(), Some(130)));
+    assert_eq!(interrupted(&world, &["core", "display"], frame), (b"held back\n".to_vec(), Some(130)));
+    let stats = world.root().join("stats.json");
+    let update = ["core", "stats", "update", stats.to_str().unwrap()];
+    assert_eq!(interrupted(&world, &update, b"current_turn_count=+1\n"), (Vec::new(), Some(130)));
+    assert!(!stats.exists(), "an update is made whole or not at all");
 }

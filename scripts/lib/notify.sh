@@ -73,39 +73,43 @@ read_notices() { # <session dir>
   done
 }
 
-is_count() { # <text>…   64-bit counts
-  local text
-  for text; do is_number "$text" || return 1; done
+# The five figures of an AGENT_RESULT; sets `bad` at the first that is no 64-bit count.
+check_figures() {
+  local name at=5
+  for name in input output cache_read cache_creation requests; do
+    is_number "${FIELDS[at]}" || { bad=": $name is \`${FIELDS[at]}\`, not a number in range" && return; }
+    ((++at))
+  done
 }
 
 take_notice() {
   local name=${FIELDS[0]} count=${#FIELDS[@]} bad=''
   case $name:$count in
   AGENT_RESULT:10)
-    [[ ${FIELDS[2]} == ok || ${FIELDS[2]} == failed ]] || bad="a status \`${FIELDS[2]}\`"
-    is_count "${FIELDS[@]:5:5}" || bad="figures that are no counts"
+    if [[ ${FIELDS[2]} == ok || ${FIELDS[2]} == failed ]]; then
+      check_figures
+    else
+      bad=": status is \`${FIELDS[2]}\`, neither ok nor failed"
+    fi
     ;;
   ASYNC_TASK_RESULT:4)
-    [[ ${FIELDS[2]} =~ ^-?[0-9]{1,9}$ ]] || bad="an exit code \`${FIELDS[2]}\`"
+    [[ ${FIELDS[2]} =~ ^[0-9]{1,10}$ ]] && ((10#${FIELDS[2]} <= 2147483647)) ||
+      bad=": exit_code is \`${FIELDS[2]}\`, not a number in range"
     ;;
   USER_NOTIFY:2)
     append_notice '' ''
     raise_pending
     return
     ;;
-  AGENT_RESULT:* | ASYNC_TASK_RESULT:* | USER_NOTIFY:*) bad="$((count - 1)) fields" ;;
-  USER_INPUT:* | NOTIFY_PENDING:* | SESSION_END:* | INTERRUPT:*)
-    report_problem "notify.fifo: $name does not belong here"
-    return
-    ;;
+  AGENT_RESULT:* | ASYNC_TASK_RESULT:* | USER_NOTIFY:*) bad=" with $((count - 1)) fields" ;;
   *)
     report_problem "notify.fifo: unknown message \`$name\`"
     return
     ;;
   esac
-  [[ -n ${FIELDS[1]:-} || -n $bad ]] || bad="no id"
+  [[ -n ${FIELDS[1]:-} || -n $bad ]] || bad=" with no id"
   if [[ -n $bad ]]; then
-    report_problem "notify.fifo: $name with $bad"
+    report_problem "notify.fifo: $name$bad"
     return
   fi
   if is_answered "${FIELDS[1]}"; then
@@ -260,10 +264,7 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     . "$LIB_DIR/$notify_part.sh"
   done
   FORMAT=messages RECOVER=0 MODEL_FILES=("$ASSETS_DIR/models.json")
-  finish() {
-    [[ -n ${RUN:-} ]] && rm -rf -- "${RUN%/own}"
-    exit "$1"
-  }
+  finish() { exit "$1"; }
   # The twin is this one: no core.
   has_core() { return 1; }
   # The owner holds the lock of the session.
@@ -300,6 +301,8 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   [[ ${1:-} == -- ]] && shift
   [[ $# == 1 && -p $1/notify.fifo ]] || notify_usage
   S=$1
+  RUN=
+  trap '[[ -z $RUN ]] || rm -rf -- "${RUN%/own}"' EXIT
   trap 'finish 143' TERM
   trap 'finish 129' HUP
   trap 'finish 130' INT

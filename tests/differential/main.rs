@@ -5,6 +5,7 @@
 mod data;
 mod files;
 mod matrix;
+mod notify;
 mod streams;
 mod texts;
 mod twins;

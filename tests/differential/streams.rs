@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::data::{self, frame};
-use crate::twins::{all_awks, awk, awks, compare, core, generated, root, same};
+use crate::twins::{all_awks, awk, awks, compare, core, generated, root, run, same};
 
 #[test]
 fn resp_encode() {
@@ -360,4 +360,26 @@ fn display_as_generated() {
             messages.iter().flat_map(|fields| frame(&fields.iter().map(clean).collect::<Vec<_>>())).collect();
         display_same(awks(), &frames, color)
     });
+}
+
+#[test]
+fn the_filters_of_scripts_lib_are_callable_by_themselves() {
+    let script = |name: &str, arguments: &[&str], input: &[u8]| {
+        let mut command = std::process::Command::new(root().join("scripts/lib").join(name));
+        command.args(arguments).env("BASH_AGENT_CORE", "/nonexistent").env_remove("TERM");
+        run(command, input)
+    };
+    let lines = b"TEXT\ta\\nb \xc3\xa9\\\\\nUSER_MESSAGE\thi\nSTOP\tinterrupted\n";
+    let frames = core(&["resp", "encode"], lines).stdout;
+    let encoded = script("wire.sh", &["encode"], lines);
+    same("wire.sh encode", &encoded.stdout, &frames).unwrap();
+    same("wire.sh decode", &script("wire.sh", &["decode"], &frames).stdout, lines).unwrap();
+    let shown = script("display.sh", &[], &frames);
+    same("display.sh", &shown.stdout, &core(&["display"], &frames).stdout).unwrap();
+    assert!(encoded.stderr.is_empty() && shown.stderr.is_empty(), "{encoded:?} {shown:?}");
+    assert_eq!(
+        script("wire.sh", &["decode"], b"noise\n").status.code(),
+        core(&["resp", "decode"], b"noise\n").status.code()
+    );
+    assert_eq!(script("wire.sh", &[], b"").status.code(), Some(2));
 }

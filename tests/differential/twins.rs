@@ -41,7 +41,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn run(mut command: Command, input: &[u8]) -> Output {
+pub(crate) fn run(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the twin starts");
     let mut stdin = child.stdin.take().unwrap();
