@@ -105,6 +105,57 @@ fn stats_as_generated() {
     });
 }
 
+/// What agent.sh does to update the figures, twenty times.
+const UPDATES_IN_BASH: &str = r#"
+set -u
+LC_ALL=C
+AWK_DIR=$LIB_DIR/../../awk
+for part in base text core session; do . "$LIB_DIR/$part.sh"; done
+CORE= S=$1 SV=$1 RUN=$2
+setup_clock
+setup_awk
+setup_lock
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  update_stats total_input_tokens=+3 agent_request_count=+1 total_cost_usd=+0.000001
+done
+"#;
+
+/// Both runtimes write the same stats.json at the same time: none loses what another has added (CONTRACT §6).
+#[test]
+fn stats_of_mixed_writers_are_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("stats.json");
+    std::fs::write(&file, "").unwrap();
+    let updates = || {
+        for _ in 0..20 {
+            let done = core(
+                &["stats", "update", file.to_str().unwrap()],
+                b"total_input_tokens=+3\nagent_request_count=+1\ntotal_cost_usd=+0.000001\n",
+            );
+            assert!(done.status.success());
+        }
+    };
+    let in_bash = || {
+        let own = tempfile::tempdir().unwrap();
+        let mut command = Command::new("bash");
+        command.args(["-c", UPDATES_IN_BASH, "bash"]).arg(dir.path()).arg(own.path());
+        let done = command.env("LIB_DIR", root().join("scripts/lib")).output().unwrap();
+        assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(updates);
+            scope.spawn(in_bash);
+        }
+    });
+    let stats = std::fs::read_to_string(&file).unwrap();
+    for figure in
+        ["\"total_input_tokens\":360,", "\"agent_request_count\":120,", "\"total_cost_usd\":0.000120,"]
+    {
+        assert!(stats.contains(figure), "{figure} is not in {stats}");
+    }
+}
+
 /// Flags of core, in the order of awk's `-v` names.
 const CHOICE: [(&str, &str); 6] = [
     ("--turns", "t"),
@@ -255,6 +306,9 @@ const APIS: [(&str, &str, &str); 5] = [
 ];
 
 fn body_same(awks: &[Awk], session: &Path, thinking: &str) -> Result<(), String> {
+    let meta = std::fs::read_to_string(session.join("session.json")).unwrap_or_default();
+    let results_from =
+        meta.split_once("\"results_from\":").map_or("0", |(_, rest)| rest.trim_end_matches(['}', '\n']));
     let home = tempfile::tempdir().unwrap();
     let system = home.path().join("system");
     std::fs::write(&system, "You are \"an\" agent.\n\té\n").unwrap();
@@ -306,6 +360,7 @@ fn body_same(awks: &[Awk], session: &Path, thinking: &str) -> Result<(), String>
                 format!("-vmodel={model}"),
                 format!("-vbase_url={url}"),
                 format!("-vdrop_unsigned={}", u8::from(provider == "claude")),
+                format!("-vresults_from={results_from}"),
                 session.join("conversation.jsonl").display().to_string(),
             ];
             let theirs = awk(name, program, &options.iter().map(String::as_str).collect::<Vec<_>>(), b"");
@@ -372,8 +427,20 @@ fn body_as_generated() {
         3 => prop::collection::vec(result, 0..4).prop_map(move |blocks| format!(r#"{{"role":"user","content":{}}}"#, list(blocks))),
         1 => prop::sample::select(vec!["", "{broken", "[]", r#"{"role":"system","content":"x"}"#]).prop_map(str::to_owned),
     ];
-    generated(24, prop::collection::vec(line, 0..10), |lines| {
+    let large = (0..4, 900_usize..1200).prop_map(|(n, size)| {
+        format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{n}","content":"{}","is_error":true}}]}}"#,
+            "y".repeat(size)
+        )
+    });
+    let line = prop_oneof![5 => line, 1 => large];
+    generated(24, (prop::collection::vec(line, 0..10), 0..4000), |(lines, results_from)| {
         let dir = tempfile::tempdir().unwrap();
+        std::fs::write(
+            dir.path().join("session.json"),
+            format!("{{\"cwd\":\"\",\"results_from\":{results_from}}}\n"),
+        )
+        .unwrap();
         std::fs::write(
             dir.path().join("conversation.jsonl"),
             lines.iter().map(|line| format!("{line}\n")).collect::<String>(),
