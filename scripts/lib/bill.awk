@@ -27,7 +27,7 @@ END {
     print "KIND       MODEL                     CALLS        INPUT     OUTPUT   CACHE READ  CACHE WRITE  HIT %       COST $      SAVED $"
     for (i = 1; i <= rows; i++) row(i, kind[i], model[i])
     row("total", "total", "")
-    if (compactions) printf "compacted %.0f times: that saved about $%s on top\n", compactions, money(compaction_saved)
+    if (compactions) printf "compactions: %.0f; they saved about $%s on top\n", compactions, money(compaction_saved)
 }
 
 function add(i, at) {

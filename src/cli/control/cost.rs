@@ -284,7 +284,7 @@ impl Bill {
         }
         let (times, dollars) = self.compaction();
         if times > 0 {
-            text.push_str(&format!("compacted {times} times: that saved about ${} on top\n", money(dollars)));
+            text.push_str(&format!("compactions: {times}; they saved about ${} on top\n", money(dollars)));
         }
         text
     }
