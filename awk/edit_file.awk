@@ -32,7 +32,7 @@ END {
     printf "%s", substr(content, at + length(old))
     if (reply != "") {
         text = diff()
-        printf "Success: Edit(%s) [+%d -%d lines]\n%s", path, added, removed, text > reply
+        printf "Success: Edit(%s) [+%.0f -%.0f lines]\n%s", path, added, removed, text > reply
     }
 }
 

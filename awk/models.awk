@@ -45,7 +45,7 @@ function dollars(in_, out, read, write,   p_read, p_write, p_in) {
 function priced(line,   f) {
     split(line, f, "\t")
     name = find(f[2])
-    printf "%s\t%.12f\t%.12f\t%d\n", line, dollars(f[4], f[5], f[6], f[7]), dollars(f[4] + f[6] + f[7], f[5], 0, 0), (price("input") != "")
+    printf "%s\t%.12f\t%.12f\t%.0f\n", line, dollars(f[4], f[5], f[6], f[7]), dollars(f[4] + f[6] + f[7], f[5], 0, 0), (price("input") != "")
 }
 
 function overlay(file, text,   keys, raws, n, i) {

@@ -27,7 +27,7 @@ demo_find_agent() {
     /*) ;;
     *) demo_agent=$PWD/$demo_agent ;;
     esac
-    return
+    return 0
   fi
   cargo build --release --locked --quiet --manifest-path "$demo_root/Cargo.toml" || demo_fail "the build failed"
   demo_agent=${CARGO_TARGET_DIR:-$demo_root/target}/release/bash-agent
@@ -44,7 +44,7 @@ demo_clean_up() {
     kill "$demo_pid" 2>/dev/null
     wait "$demo_pid" 2>/dev/null
   fi
-  [ -n "$demo_dir" ] || return
+  [ -n "$demo_dir" ] || return 0
   if [ -n "${KEEP:-}" ]; then
     printf '\nKept: %s\n' "$demo_dir"
   else

@@ -14,9 +14,8 @@ bin=$(realpath -- "$bin") || exit 1
 agent="bash $root/scripts/agent.sh"
 dist="bash $root/dist/agent.sh"
 
-# What the Bash agent does not have: the commands are the binary's; NUL cannot be held in bash; a prompt that the
-# server cut off is not noticed.
-lacks=commands,nul,token-check
+# What the Bash agent does not have: NUL cannot be held in bash.
+lacks=nul
 # Without the binary it is confined by bubblewrap, where that works.
 bare=$lacks
 bwrap --unshare-pid --unshare-ipc --ro-bind / / --proc /proc --dev /dev true 2>/dev/null || bare=$lacks,sandbox

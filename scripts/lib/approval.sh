@@ -50,7 +50,7 @@ wider_mode() { # <result-var> <required digits>   the mode with these bits added
 
 show_question() { # <id> <name> <required> <why> <wider mode>
   local text line
-  [[ $FORMAT == stream-json && $HAS_ANSWERER == 0 ]] && return
+  [[ $FORMAT == stream-json && $HAS_ANSWERER == 0 ]] && return 0
   text="[approval] $2 needs $3, and the mode is $MODE_DIGITS: $4"$'\n'
   if [[ $2 == Bash ]]; then
     # Whole: what is approved must be seen.
@@ -70,9 +70,9 @@ await_answer() { # <id>   sets APPROVED and APPROVED_BY
   while :; do
     if ((INTERRUPTED || ENDING)); then
       APPROVED_BY=interrupt
-      return
+      return 0
     fi
-    ((SECONDS < until)) || return
+    ((SECONDS < until)) || return 1
     if [[ -s $RUN/approval ]]; then
       mv -f -- "$RUN/approval" "$RUN/approval.taken"
       : >>"$RUN/approval"
@@ -81,7 +81,7 @@ await_answer() { # <id>   sets APPROVED and APPROVED_BY
           APPROVED_BY=$by
           # Whoever else waits for the bell.
           printf '\n' >&6
-          return
+          return 0
         elif [[ $by == terminal ]]; then
           printf '%s\n' "answer y (once), s (session) or n (no)" >&2
           ask_answer
@@ -114,7 +114,7 @@ start_answers() {
   if [[ -n $EDITOR_PID ]]; then
     HAS_ANSWERER=1
     ask_answer
-    return
+    return $?
   fi
   [[ -t 2 ]] && (: </dev/tty) 2>/dev/null || return 0
   # A job in the background would be stopped by reading.
@@ -122,7 +122,7 @@ start_answers() {
   [[ ${groups[0]:-0} == "${groups[1]:-1}" ]] || return 0
   (
     close_own
-    trap - TERM HUP USR1 USR2 CONT PIPE EXIT
+    trap - EXIT TERM HUP USR1 USR2 CONT PIPE
     exec 6<>"$RUN/bell"
     while IFS= read -r line; do put_answer terminal "$line"; done
   ) </dev/tty &

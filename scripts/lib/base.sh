@@ -45,7 +45,7 @@ now_ms() { # <result-var>   milliseconds since 1970, whole seconds where the she
   if [[ -n $nm_time ]]; then
     nm_time=${nm_time/[.,]/}
     printf -v "$1" '%s' "${nm_time%???}"
-    return
+    return 0
   fi
   if ((HAS_CLOCK)); then printf -v nm_time '%(%s)T' -1; else nm_time=$(date +%s); fi
   printf -v "$1" '%s000' "$nm_time"
@@ -171,14 +171,18 @@ state_unlock() {
 
 # A job with a process group of its own, so that all of it can be ended.
 start_group() { # <function or command> [args…]   sets GROUP_PID
+  # A signal that meets the child in the moment of its birth makes bash run its parent's EXIT trap there, which would take
+  # the private files away: so for that moment there is none. (Should this process end just now, the guard tidies up.)
+  trap - EXIT
   set -m
   (
     close_own
-    trap - INT TERM HUP USR1 USR2 CONT PIPE EXIT
+    trap - INT TERM HUP USR1 USR2 CONT PIPE
     "$@"
   ) &
   GROUP_PID=$!
   set +m
+  [[ -z ${HAS_EXIT_TRAP:-} || -n ${TASK_PID:-} ]] || trap 'on_exit' EXIT
   note_group "+$GROUP_PID"
 }
 
@@ -210,10 +214,15 @@ stop_group() { # <pid of its leader>
   reap_group "$1"
 }
 
-# Collects a job that has ended. (A pid that bash has collected already must not be waited for again.)
+# Collects a job that has ended. A trapped signal that comes just as bash collects a child inside `wait` makes bash forget
+# that it did: a later `wait` for that child blocks as long as any other lives. So every `wait` here is woken now and then (by
+# `guard`, by `watch_command`), and then looks whether there is anything to wait for.
 reap_group() { # <pid of its leader>
   [[ -n $1 ]] || return 0
-  kill -0 "$1" 2>/dev/null && wait "$1" 2>/dev/null
+  while :; do
+    wait "$1" 2>/dev/null
+    if (($? <= 128)) || ! kill -0 "$1" 2>/dev/null; then break; fi
+  done
   note_group "-$1"
 }
 
@@ -252,17 +261,17 @@ guard() { # <private directory>
   trap '' INT HUP TERM
   exec </dev/null >/dev/null 2>&1
   exec 4<"$1/life"
-  # A signal that comes in the moment before a `wait` begins would be seen only at its end: in a turn the main process is
-  # woken once a second to look.
+  # A signal that comes in the moment before a `wait` begins would be seen only at its end, and a `wait` can miss its job's
+  # end (`reap_group`): so the main process is woken once a second to look.
   while :; do
     IFS= read -r -t 1 word <&4
     if (($? <= 128)); then
       # The end of the pipe alone is no proof: the owner's death, or its own word, is.
-      [[ $(tail -n 1 "$1/groups") == "done" ]] && return
+      [[ $(tail -n 1 "$1/groups") == "done" ]] && return 0
       kill -0 "$$" 2>/dev/null || break
       sleep 0.1 2>/dev/null || sleep 1
     fi
-    [[ ! -s $1/busy_turn ]] || kill -CONT "$$" 2>/dev/null
+    kill -CONT "$$" 2>/dev/null
   done
   exec 4<&-
   groups=' '
@@ -270,7 +279,7 @@ guard() { # <private directory>
     case $word in
     +*) groups=$groups${word#+}' ' ;;
     -*) groups=${groups/ ${word#-} / } ;;
-    *) return ;;
+    *) return 0 ;;
     esac
   done <"$1/groups"
   # A stream that breaks off leaves its line as it is.

@@ -202,7 +202,7 @@ need_choice() { # <result-var> <what> <text> <word>…
   for nc_word; do
     if [[ $nc_word == "$nc_text" ]]; then
       printf -v "$nc_var" '%s' "$nc_word"
-      return
+      return 0
     fi
     nc_all=$nc_all${nc_all:+, }$nc_word
   done

@@ -45,7 +45,7 @@ compact_if_due() {
   # A small window has nothing to gain: what is dropped must be worth 20 summaries, and a byte is at most a token.
   if ((AGENT_CALLS >= COMPACT_NOT_BEFORE)) && ((CONV_BYTES >= 20 * SUMMARY_TOKENS || context * 10 > MAX_CONTEXT * 9)); then
     compact auto
-    ((INTERRUPTED || ENDING)) && return
+    ((INTERRUPTED || ENDING)) && return 0
   fi
   leave_out_if_full
 }
@@ -59,7 +59,7 @@ choose_keep() { # <result-var> <trigger>
   if has_core; then
     ck_keep=$(run_core compact-choice --turns "$ck_turns" --compactions "$ck_compacts" --requests "$ck_requests" \
       --total-input "$ck_input" --context "$ck_context" --max-context "$MAX_CONTEXT" --trigger "$ck_trigger" -- "$S/conversation.jsonl" 2>/dev/null)
-    core_did $? compact-choice && printf -v "$1" '%d' "$ck_keep" && return
+    core_did $? compact-choice && printf -v "$1" '%d' "$ck_keep" && return 0
   fi
   printf -v "$1" '%d' "$(LC_ALL=C "${AWK[@]}" -v t="$ck_turns" -v c="$ck_compacts" -v requests="$ck_requests" \
     -v total_input="$ck_input" -v context="$ck_context" -v M="$MAX_CONTEXT" -v trigger="$ck_trigger" \
@@ -69,7 +69,7 @@ choose_keep() { # <result-var> <trigger>
 compact() { # <trigger>
   local keep try word=$1
   COMPACTED=nothing
-  limit_reached && return
+  limit_reached && return 0
   choose_keep keep "$1"
   ((keep)) || return 0
   [[ $word == too_long ]] && word=auto
@@ -80,11 +80,11 @@ compact() { # <trigger>
     text)
       cut_window || break
       compacted "$word"
-      return
+      return 0
       ;;
     interrupted)
       COMPACTED=interrupted
-      return
+      return 0
       ;;
     too_long)
       drop_half keep "$keep"
@@ -235,9 +235,7 @@ compact_now() {
   local text
   for text in "${NOTES[@]+"${NOTES[@]}"}"; do event_error "$text"; done
   IN_TURN=1
-  printf '1\n' >"$RUN/busy_turn"
   compact manual
-  : >"$RUN/busy_turn"
   IN_TURN=0
   case $COMPACTED in
   nothing) say_warning "there is nothing to compact" ;;

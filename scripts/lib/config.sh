@@ -14,7 +14,7 @@ find_base() {
 }
 
 find_cwd() {
-  if CWD=$(pwd -P 2>/dev/null) && [[ -d $CWD ]] && cd . 2>/dev/null; then return; fi
+  if CWD=$(pwd -P 2>/dev/null) && [[ -d $CWD ]] && cd . 2>/dev/null; then return 0; fi
   die 1 "cannot use the working directory: No such file or directory; cd to one that exists"
 }
 
@@ -71,9 +71,9 @@ toml_member() { # <prefix> <key> <raw value>   1: the value is none, 2: TOML_UNK
     value=$TJ_OUT
   elif [[ $value == '{'* ]]; then
     TJ_REST=$value TJ_OUT=''
-    toml_table "$prefix" "$key" || return
+    toml_table "$prefix" "$key" || return 1
     toml_rest "$TJ_REST"
-    return
+    return $?
   else
     toml_value value "$value" || return 1
   fi
@@ -229,7 +229,7 @@ toml_value() { # <result-var> <text>
       [[ $tv_rest == ,* ]] && tv_rest=${tv_rest#,}
     done
     printf -v "$1" '%s' "$tv_out"
-    return
+    return 0
   fi
   if [[ $tv_rest == [\"\']* ]]; then
     toml_string tv_out tv_rest "$tv_rest" || return 1

@@ -65,7 +65,7 @@ core_did() { # <exit code> <filter>
 core_died() { # <exit code> <filter>
   local text="the core $CORE ended with code $1 at \`$2\`: awk does its work from now on"
   # An end that was wished is no fault.
-  ((${INTERRUPTED:-0} || ${ENDING:-0} || $1 == 129 || $1 == 130 || $1 == 143)) && return
+  ((${INTERRUPTED:-0} || ${ENDING:-0} || $1 == 129 || $1 == 130 || $1 == 143)) && return 0
   # Several may die at once. A process whose stderr nobody sees leaves the telling to `tell_core`.
   if [[ -z ${RUN:-} ]] || (set -C && : >"$RUN/no_core") 2>/dev/null; then
     if ((${CORE_QUIET:-0})); then printf '%s\n' "$text" >"$RUN/no_core"; else say_warning "$text"; fi

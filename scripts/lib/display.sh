@@ -32,7 +32,7 @@ display() { # frames on stdin
 replay_events() {
   if has_core; then
     run_core replay --live
-    core_did $? replay && return
+    core_did $? replay && return 0
   fi
   stream_awk event_replay.awk -v live=1
 }
@@ -43,7 +43,7 @@ replay_whole() { # <events file>
     run_core replay --whole -- "$1" >"$RUN/replay"
     if core_did $? replay; then
       cat -- "$RUN/replay"
-      return
+      return $?
     fi
   fi
   run_awk event_replay.awk -v whole=1 "$1"

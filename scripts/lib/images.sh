@@ -32,14 +32,14 @@ check_image() { # <file>   sets IMAGE_ENDING
       esac
     fi
   fi
-  [[ -z $problem ]] && return
+  [[ -z $problem ]] && return 0
   IMAGE_ERROR="cannot use the image $1: $problem"
   return 1
 }
 
 add_image() { # <result-var> <file>
   local ai_name ai_number=0 ai_target ai_reason
-  check_image "$2" || return
+  check_image "$2" || return 1
   for ai_name in "$S"/images/*; do
     ai_name=${ai_name##*/}
     ai_name=${ai_name%%.*}
@@ -59,7 +59,7 @@ add_image() { # <result-var> <file>
 # Whether the session has any.
 has_images() {
   local image
-  for image in "$S"/images/*; do [[ -e $image ]] && return; done
+  for image in "$S"/images/*; do [[ -e $image ]] && return 0; done
   return 1
 }
 

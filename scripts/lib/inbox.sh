@@ -62,8 +62,8 @@ next_line() { # <seconds>
       return 0
     fi
     [[ -n $part ]] && continue
-    [[ -n $LINE ]]
-    return
+    [[ -n $LINE ]] || return 1
+    return 0
   done
 }
 
@@ -122,23 +122,23 @@ skip_broken() { # <what was wrong> <1 when JSON lines begin messages too> [silen
     # It was silent long enough: what came then is all that is looked through.
     if [[ ${3:-} == silent && $PUSHED != *$'\n'* ]]; then
       PUSHED=
-      return
+      return 0
     fi
     if [[ -z $PUSHED ]]; then
-      next_byte "$SILENCE" || return
+      next_byte "$SILENCE" || return 1
       PUSHED=$BYTE$PUSHED
     fi
     if ((!first)); then
-      [[ $2 == 1 && $PUSHED == '{'* ]] && return
+      [[ $2 == 1 && $PUSHED == '{'* ]] && return 0
       if [[ $PUSHED == '*'* ]]; then
         PUSHED=${PUSHED:1}
-        frame_begins && PUSHED=$HEAD$PUSHED && return
+        frame_begins && PUSHED=$HEAD$PUSHED && return 0
         PUSHED=${HEAD:1}$PUSHED
       fi
     fi
     first=0
-    next_line "$SILENCE" || return
-    ((LF_CAME)) || return
+    next_line "$SILENCE" || return 1
+    ((LF_CAME)) || return 1
   done
 }
 
@@ -177,8 +177,8 @@ read_input() {
 take_frame() {
   read_frame
   case $? in
-  1) skip_broken "input.fifo: a malformed RESP frame" 1 && return ;;
-  2) skip_broken "input.fifo: an incomplete RESP frame" 1 silent && return ;;
+  1) skip_broken "input.fifo: a malformed RESP frame" 1 && return 0 ;;
+  2) skip_broken "input.fifo: an incomplete RESP frame" 1 silent && return 0 ;;
   esac
   ((${#FIELDS[@]})) || return 0
   case ${FIELDS[0]}:${#FIELDS[@]} in
@@ -366,9 +366,9 @@ ring_wait() { # <seconds or "">
   local byte pid
   if ((BASH_VERSINFO[0] >= 4)); then
     # A signal that comes just before `read` begins is seen a second later.
-    ((ENDING || INTERRUPTED || STDOUT_CLOSED)) && return
+    ((ENDING || INTERRUPTED || STDOUT_CLOSED)) && return 0
     IFS= read -r -t "${1:-1}" byte <&6
-    return
+    return 0
   fi
   # bash 3.2 runs a trap only after `read`, but at once in `wait`.
   (IFS= read -r -t 1 byte <&6) 9>&- 8>&- 7<&- &

@@ -32,6 +32,7 @@ main() {
   find_cwd
   setup_run
   trap 'on_exit' EXIT
+  HAS_EXIT_TRAP=1
   if declare -F unpack_files >/dev/null; then unpack_files "$RUN/parts"; fi
   setup_awk
   if ((OPT_LIST)); then
@@ -277,7 +278,7 @@ take_input() { # <record>
     [[ ! -e $S/input.d/$file && -e $S/input.d/$file.unread ]] && file=$file.unread
     if ! read_file content "$S/input.d/$file" 2>/dev/null || [[ ! -f $S/input.d/$file || -L $S/input.d/$file ]]; then
       event_error "cannot read $S/input.d/$file: No such file or directory"
-      return
+      return 0
     fi
     rm -f -- "$S/input.d/$file"
     ;;
@@ -285,7 +286,7 @@ take_input() { # <record>
   [[ $content == *[![:space:]]* ]] || return 0
   if [[ -n $id ]]; then
     json_string known "$id"
-    is_known_input "$known" && return
+    is_known_input "$known" && return 0
   fi
   run_turn user "$content" "$id"
   after_turn
@@ -337,7 +338,7 @@ finish() { # <exit code>
     # The guard finds nothing left to do.
     printf 'done\n' >>"$RUN/groups"
     exec 5>&-
-    [[ -n $GUARD_PID ]] && kill -0 "$GUARD_PID" 2>/dev/null && wait "$GUARD_PID" 2>/dev/null
+    [[ -n $GUARD_PID ]] && wait "$GUARD_PID" 2>/dev/null
     rm -rf -- "${RUN%/own}"
   fi
   exit "$code"

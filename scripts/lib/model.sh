@@ -23,7 +23,7 @@ setup_model() {
   openai | responses) URL=${BASE_URL:-https://api.openai.com} ;;
   script)
     setup_cassette
-    return
+    return 0
     ;;
   esac
   command -v curl >/dev/null 2>&1 || die 1 "no curl here: install the package curl (\`-p script\` works without it)"
@@ -43,7 +43,7 @@ setup_cassette() {
   CASSETTE=$SCRIPT_FILE
   if [[ -z $CASSETTE ]]; then
     CASSETTE=$ASSETS_DIR/demo.ndjson
-    return
+    return 0
   fi
   [[ -f $CASSETTE && -r $CASSETTE ]] ||
     die 2 "cannot read the cassette $CASSETTE: $([[ -e $CASSETTE ]] && echo 'it is no readable file' || echo 'No such file or directory')"
@@ -144,7 +144,7 @@ connect() { # <body file>   the answer with its headers, then a line with the en
 curl_words() { # <curl's exit code>
   local words
   case $1 in
-  0) return ;;
+  0) return 0 ;;
   28) words="nothing came for $STALL_TIMEOUT s" ;;
   *)
     words=$(head -n 1 "$RUN/curl.err")
@@ -163,7 +163,7 @@ decode() {
     if [[ $line == "$END_MARK "* ]]; then
       # No answer at all.
       printf '%s\n' "${line#"$END_MARK "}" >"$RUN/no_answer"
-      return
+      return 0
     fi
     if [[ $line == HTTP/* ]]; then
       status=${line#* }
@@ -180,14 +180,14 @@ decode() {
   done
   if [[ -z $status && -e $RUN/curl.code ]]; then
     mv -f -- "$RUN/curl.code" "$RUN/no_answer"
-    return
+    return 0
   fi
   printf '%s\n' "$status" >"$RUN/status"
   case $status in
   2??) ;;
   *)
     cat >"$RUN/error.body"
-    return
+    return 0
     ;;
   esac
   if ((TRY_CORE)); then
@@ -195,9 +195,9 @@ decode() {
       --sent "$BODY_SIZE" --server "$PLACE"
     key=$?
     # Without a reader nobody wants the rest.
-    ((key == 141)) && return
+    ((key == 141)) && return 0
     core_did "$key" sse || : >"$RUN/sse.died"
-    return
+    return 0
   fi
   local program=sse_anthropic.awk
   case $PROVIDER in
@@ -221,7 +221,7 @@ respond() { # <kind>   messages on stdin -> events, answer files, what is shown
     local RECORDING=1 tape
     awk_value tape "$RECORD_FILE"
     stream_awk tape.awk -v file="$tape" | respond "$1"
-    return
+    return $?
   fi
   set -- stream_awk response.awk -v events="$events" -v dir="$RUN_V/$ANSWER_NAME" -v kind="$1" -v model="$MODEL_V" \
     -v max_tokens="$MAX_TOKENS" -v show="$show"
@@ -277,7 +277,7 @@ ask_model() { # [instruction file] [kind]
     system_prompt >"$RUN/system"
   fi
   while :; do
-    ((INTERRUPTED || ENDING)) && ANSWER=interrupted && return
+    ((INTERRUPTED || ENDING)) && ANSWER=interrupted && return 0
     rm -f "$RUN/$ANSWER_NAME"/* "$RUN/no_answer" "$RUN/status" "$RUN/error.body" "$RUN/sse.status" "$RUN/headers" "$RUN/curl.code" \
       "$RUN/sse.died"
     if has_core; then TRY_CORE=1; else TRY_CORE=0; fi
@@ -288,7 +288,7 @@ ask_model() { # [instruction file] [kind]
     else
       request_body "$instruction" "$body" || {
         ANSWER=failed FAIL_MESSAGE="the request could not be made: ${AWK[*]} failed"
-        return
+        return 0
       }
       BODY_SIZE=$(($(wc -c <"$body")))
       # What images weigh says nothing of tokens.
@@ -305,10 +305,10 @@ ask_model() { # [instruction file] [kind]
     read_answer
     if ((INTERRUPTED || ENDING)); then
       ANSWER=interrupted
-      return
+      return 0
     fi
-    [[ $ANSWER == failed ]] || return
-    ((STDOUT_CLOSED)) && return
+    [[ $ANSWER == failed ]] || return 1
+    ((STDOUT_CLOSED)) && return 0
     if [[ $FAIL_OMIT != - && -n $FAIL_OMIT ]]; then
       OMIT="$OMIT $FAIL_OMIT"
       say_once "the server does not take $FAIL_FIELD: it is left out from now on"
@@ -321,12 +321,12 @@ ask_model() { # [instruction file] [kind]
       show_retry
       continue
     fi
-    [[ $PROVIDER != script && $FAIL_RETRY == 1 ]] && ((try < MAX_TRIES)) || return
-    retry_wait wait_ms "$try" || return
+    [[ $PROVIDER != script && $FAIL_RETRY == 1 ]] && ((try < MAX_TRIES)) || return 1
+    retry_wait wait_ms "$try" || return 1
     now_ms now
     if ((now - CALL_STARTED + wait_ms > RETRY_BUDGET_MS)); then
       [[ -n $RETRY_AFTER ]] && FAIL_MESSAGE="$FAIL_MESSAGE (the server asks to wait $((wait_ms / 1000)) s, which is too long)" && FAIL_EXIT=6
-      return
+      return 0
     fi
     show_retry
     say_warning "$FAIL_MESSAGE; trying again in $((wait_ms / 1000)).$((wait_ms % 1000 / 100)) s"
@@ -405,7 +405,7 @@ read_answer() {
   fi
   tell_core
   [[ -e $RUN/closed ]] && stdout_closed
-  [[ $ANSWER == complete ]] && return
+  [[ $ANSWER == complete ]] && return 0
   if [[ -e $RUN/no_answer ]]; then
     IFS=' ' read -r word rest <"$RUN/no_answer"
     no_answer "$word" "$rest"

@@ -26,7 +26,7 @@ notify_reader() {
       ;;
     esac
     # 0: the session has no owner any more; 141: stdout has no reader.
-    ((code == 0 || code == 141)) && return
+    ((code == 0 || code == 141)) && return 0
     core_died "$code" notify-reader
     RECOVER=1
   fi
@@ -77,7 +77,7 @@ read_notices() { # <session dir>
 check_figures() {
   local name at=5
   for name in input output cache_read cache_creation requests; do
-    is_number "${FIELDS[at]}" || { bad=": $name is \`${FIELDS[at]}\`, not a number in range" && return; }
+    is_number "${FIELDS[at]}" || { bad=": $name is \`${FIELDS[at]}\`, not a number in range" && return 0; }
     ((++at))
   done
 }
@@ -99,22 +99,22 @@ take_notice() {
   USER_NOTIFY:2)
     append_notice '' ''
     raise_pending
-    return
+    return 0
     ;;
   AGENT_RESULT:* | ASYNC_TASK_RESULT:* | USER_NOTIFY:*) bad=" with $((count - 1)) fields" ;;
   *)
     report_problem "notify.fifo: unknown message \`$name\`"
-    return
+    return 0
     ;;
   esac
   [[ -n ${FIELDS[1]:-} || -n $bad ]] || bad=" with no id"
   if [[ -n $bad ]]; then
     report_problem "notify.fifo: $name$bad"
-    return
+    return 0
   fi
   if is_answered "${FIELDS[1]}"; then
     report_problem "notify.fifo: a second result for ${FIELDS[1]}, dropped"
-    return
+    return 0
   fi
   append_notice "${FIELDS[1]}" 1
   raise_pending
@@ -162,7 +162,7 @@ append_notice() { # <id or ""> <1 = a result>
 
 # The flag is looked at after the buffer was written, the buffer after the flag was taken away: nothing is left lying.
 raise_pending() {
-  [[ -e $S/agent_running.flag ]] && return
+  [[ -e $S/agent_running.flag ]] && return 0
   send_message "$S/input.fifo" NOTIFY_PENDING || say_warning "a result waits in notify.buf, but could not be announced"
 }
 

@@ -42,7 +42,7 @@ show_replay() {
     run_core replay --last 10 -- "$S/events.jsonl" >"$RUN/replay"
     if core_did $? replay; then
       display <"$RUN/replay"
-      return
+      return $?
     fi
   fi
   last_turns 10 | run_awk event_replay.awk | display
@@ -55,7 +55,7 @@ last_turns() { # <number>   their event lines
     start=$(tail -c "$size" -- "$S/events.jsonl" | turn_start "$1")
     if [[ -n $start ]]; then
       tail -c "$size" -- "$S/events.jsonl" | tail -n "+$start"
-      return
+      return $?
     fi
     ((size *= 4))
   done
@@ -76,7 +76,7 @@ start_editor() {
   # In the terminal's own group, or it could not read; with the terminal as its stdin, which bash would take away.
   (
     close_own
-    trap - TERM HUP USR1 USR2 CONT PIPE EXIT
+    trap - EXIT TERM HUP USR1 USR2 CONT PIPE
     edit_lines
   ) <&0 &
   EDITOR_PID=$!
@@ -97,7 +97,7 @@ edit_lines() {
       [[ -n $line ]] || {
         printf 'typed_end\n' >>"$RUN/queue"
         printf '\n' >&6
-        return
+        return 0
       }
     fi
     stty -echo 2>/dev/null

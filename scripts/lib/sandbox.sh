@@ -25,7 +25,7 @@ setup_sandbox() {
   if [[ $SANDBOX_CHOICE == off ]]; then
     SANDBOX=off
     SANDBOX_TEXT="off: commands are only judged beforehand"
-    return
+    return 0
   fi
   [[ $SANDBOX_CHOICE == bubblewrap ]] && flags=(--bubblewrap)
   if [[ -n ${CORE:-} ]] && SANDBOX_TEXT=$("$CORE" core sandbox "${flags[@]+"${flags[@]}"}" 0000 2>/dev/null </dev/null); then
@@ -143,7 +143,7 @@ close_places() { # <system digit>
   add_words --tmpfs "$REAL_RUN" --remount-ro "$REAL_RUN"
   if (($1 & 4)); then
     add_words --ro-bind "$REAL_BASE" "$REAL_BASE"
-    return
+    return 0
   fi
   for part in "${SENSITIVE_IN_HOME[@]}"; do
     [[ -e $REAL_HOME/$part ]] || continue

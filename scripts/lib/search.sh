@@ -33,13 +33,13 @@ split_pattern() { # <pattern>
   SEARCH_PATH=. SEARCH_PATTERN=$pattern
   case $pattern in
   /* | ../* | \~/*) ;;
-  *) return ;;
+  *) return 0 ;;
   esac
   magic=${pattern%%[*?[\{]*}
   [[ $magic == */* ]] || return 0
   dir=${magic%/*}
-  [[ -z $dir ]] && return
-  [[ $dir == /* && ! -d $dir ]] && return
+  [[ -z $dir ]] && return 0
+  [[ $dir == /* && ! -d $dir ]] && return 0
   SEARCH_PATH=$dir
   SEARCH_PATTERN=${pattern#"$dir"/}
 }
@@ -62,7 +62,7 @@ tool_Glob() {
   judge_path "$SEARCH_PATH" 4 && need_place "$SEARCH_PATH" || return 0
   if [[ ! -d $REAL ]]; then
     fail "$SEARCH_PATH is not a directory"
-    return
+    return 0
   fi
   prefix=${SEARCH_PATH%/}
   start_search list_files "$SEARCH_PATTERN" "$RUN/files" || return 0
@@ -120,7 +120,7 @@ list_files() { # <pattern> <output file>
   if ((HAS_RG)); then
     [[ -n $1 ]] && flags=(--glob "$1")
     ((hidden)) && flags=("${flags[@]+"${flags[@]}"}" --hidden)
-    ((hidden && !git)) && flags=("${flags[@]}" --glob '!.git')
+    ((hidden && !git)) && flags=("${flags[@]+"${flags[@]}"}" --glob '!.git')
     rg --no-config --files --null "${flags[@]+"${flags[@]}"}" 2>"$RUN/search.err" >"$2.all"
     if (($? == 2)) && grep -q 'glob' "$RUN/search.err"; then
       printf 'invalid glob: %s' "$(sed 's/^rg: //' "$RUN/search.err")" >"$RUN/search.err.new"

@@ -59,13 +59,13 @@ storage_text() { # <result-var> <verb> <path> <reason as a command printed it>
 # Makes a directory, and says why when it cannot.
 ensure_dir() { # <path>
   local reason
-  [[ -d $1 ]] && return
+  [[ -d $1 ]] && return 0
   reason=$(mkdir -m 700 -- "$1" 2>&1) || [[ -d $1 ]] || storage_error create "$1" "$reason"
 }
 
 ensure_file() { # <path>
   local reason
-  [[ -e $1 && -w $1 ]] && return
+  [[ -e $1 && -w $1 ]] && return 0
   reason=$( (: >>"$1") 2>&1) || storage_error write "$1" "$reason"
 }
 
@@ -119,7 +119,7 @@ list_sessions() {
   find_sessions
   if ((${#FOUND[@]} == 0)); then
     echo 'No sessions found.'
-    return
+    return 0
   fi
   for ((i = 0; i < ${#FOUND[@]}; i++)); do
     if ((HAS_CLOCK)); then
@@ -197,7 +197,7 @@ make_new_session() {
   while :; do
     new_id SESSION
     S=$PROJECT_DIR/$SESSION
-    reason=$(mkdir -m 700 -- "$S" 2>&1) && return
+    reason=$(mkdir -m 700 -- "$S" 2>&1) && return 0
     [[ -d $S ]] || storage_error create "$S" "$reason"
   done
 }
@@ -236,7 +236,7 @@ own_session() {
     if try_lock_fd 9; then
       printf '%s\n' "$$" >"$S/session.lock"
       OWNED=1
-      return
+      return 0
     fi
     sleep 0.05 2>/dev/null || sleep 1
   done
@@ -269,7 +269,7 @@ recover_compaction() {
   if ! read_journal; then
     rm -f -- "$S/compact.journal"
     note "compact.journal could not be read and was removed"
-    return
+    return 0
   fi
   [[ -e $S/conversation-archive.jsonl ]] && archive=$(($(wc -c <"$S/conversation-archive.jsonl")))
   if is_cut "$archive"; then
@@ -301,14 +301,14 @@ is_cut() { # <bytes of the archive>   whether the last step of the compaction in
 
 # Puts back what a compaction had done before its last step.
 undo_compaction() {
-  read_journal || return
+  read_journal || return 1
   rm -f -- "$S/conversation.jsonl.tmp" "$S/conversation.jsonl.new"
-  dd if=/dev/null of="$S/conversation-archive.jsonl" bs=1 seek="$JOURNAL_ARCHIVE" count=0 2>/dev/null || return
+  dd if=/dev/null of="$S/conversation-archive.jsonl" bs=1 seek="$JOURNAL_ARCHIVE" count=0 2>/dev/null || return 1
   run_awk json_cli.awk -v op=get -v key=summary "$S/compact.journal" >"$S/summary.txt.new" &&
-    mv -f -- "$S/summary.txt.new" "$S/summary.txt" || return
+    mv -f -- "$S/summary.txt.new" "$S/summary.txt" || return 1
   if load_meta "$S" && [[ $META_FROM != "$JOURNAL_FROM" || $META_RESULTS != "$JOURNAL_RESULTS" ]]; then
     META_FROM=$JOURNAL_FROM META_RESULTS=$JOURNAL_RESULTS
-    write_meta || return
+    write_meta || return 1
   fi
   rm -f -- "$S/compact.journal"
 }
@@ -488,7 +488,7 @@ open_meta() {
 before_call() {
   local model length
   json_string model "$MODEL"
-  [[ $META_PROVIDER == "$PROVIDER" && $META_MODEL == "$model" ]] && return
+  [[ $META_PROVIDER == "$PROVIDER" && $META_MODEL == "$model" ]] && return 0
   if [[ -n $META_PROVIDER$META_MODEL ]]; then
     length=$(wc -c <"$S/conversation.jsonl")
     META_FROM=$((length))
@@ -541,7 +541,7 @@ stats_problem() { # <result-var>
   local sp_text
   if has_core; then
     sp_text=$(run_core stats get "$S/stats.json" total_cost_usd 2>&1 >/dev/null)
-    core_did $? 'stats get' && printf -v "$1" '%s' "$sp_text" && return
+    core_did $? 'stats get' && printf -v "$1" '%s' "$sp_text" && return 0
   fi
   sp_text=$(run_awk stats.awk -v file="$SV/stats.json" -v get=total_cost_usd 2>&1 >/dev/null </dev/null)
   printf -v "$1" '%s' "$sp_text"

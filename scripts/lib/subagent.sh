@@ -45,7 +45,7 @@ background_command() {
   local id seconds pid
   if [[ $ARG_command != *[![:space:]]* ]]; then
     fail "no command provided"
-    return
+    return 0
   fi
   judge_command "$ARG_command" && prepare_cage || return 0
   command_timeout seconds
@@ -78,6 +78,7 @@ run_task() { # <id> <command> <seconds>
   INTERRUPTED=0 ENDING=0
   trap '((++TRAPS)); ENDING=143' TERM INT HUP
   trap '((++TRAPS)); TIMER_FIRED=1' USR2
+  trap '((++TRAPS))' CONT
   run_command "$2" "$3" "$RUN/$1"
   reset_result
   frame_result "$3"
@@ -92,7 +93,7 @@ run_task() { # <id> <command> <seconds>
     tr '\000' '\377' <"$R_FILE"
     printf '.\n'
   } | R_ID=$1 R_NAME=Bash R_HEAD='' R_NOTES=$R_NOTES R_SUMMARY='' R_TODO='' \
-    run_awk result.awk -v dir="$RUN_V" -v max="$MAX_RESULT" -v shapes="$MASK" -v task=1 -v code="$CMD_CODE" "${R_OPTIONS[@]}" >"$frame"
+    run_awk result.awk -v dir="$RUN_V" -v max="$MAX_RESULT" -v shapes="$MASK" -v task=1 -v code="$CMD_CODE" "${R_OPTIONS[@]+"${R_OPTIONS[@]}"}" >"$frame"
   rm -f -- "$RUN/$1" "$RUN/$1".*[!e]
   deliver "$frame" "$S"
 }
@@ -122,18 +123,18 @@ tool_SubAgent() {
   local id
   if ((IS_CHILD)); then
     fail "sub-agent recursion limit reached; child agents cannot launch SubAgent"
-    return
+    return 0
   fi
   has_text prompt && has_text description || return 0
   if [[ $ARG_prompt != *[![:space:]]* ]]; then
     fail "no prompt provided"
-    return
+    return 0
   fi
   new_id id
   id=sub_$id
   if ! mkdir -m 700 -- "$PROJECT_DIR/$id"; then
     fail "the session directory of $id could not be made"
-    return
+    return 0
   fi
   [[ $ARG_fork == true ]] && copy_session "$PROJECT_DIR/$id"
   printf '%s' "$ARG_prompt" >"$RUN/$id.prompt"
@@ -146,7 +147,7 @@ tool_SubAgent() {
     QUEUED_IDS[${#QUEUED_IDS[@]}]=$id
     QUEUED_TURNS[${#QUEUED_TURNS[@]}]=$RUN_TURNS
     R_HEAD="Sub-agent queued: session_id=$id"
-    return
+    return 0
   fi
   start_child "$id"
   R_HEAD="Sub-agent started: session_id=$id, pid=$CHILD_PID"
@@ -220,7 +221,7 @@ sub_result() { # <its session directory> <exit code>
     if core_did $? sub-result; then
       cat -- "$RUN/sub_result.${1##*/}"
       rm -f -- "$RUN/sub_result.${1##*/}"
-      return
+      return 0
     fi
   fi
   awk_value dir "$1"
@@ -320,8 +321,8 @@ end_children() {
   while ((tries++ < 60)); do
     forget_ended
     open_count count
-    ((${#CHILD_IDS[@]} == 0 && count == 0)) && return
-    ((${#CHILD_IDS[@]} == 0 && tries > 20)) && return
+    ((${#CHILD_IDS[@]} == 0 && count == 0)) && return 0
+    ((${#CHILD_IDS[@]} == 0 && tries > 20)) && return 0
     sleep 0.05 2>/dev/null || sleep 1
   done
   for ((i = 0; i < ${#CHILD_IDS[@]}; i++)); do

@@ -9,13 +9,13 @@ json_string() { # <result-var> <text>   body of a JSON string, cleaned
   local js_text
   if is_plain "$2"; then
     printf -v "$1" '%s' "$2"
-    return
+    return 0
   fi
   if has_core; then
     js_text=$(printf '%s' "$2" | run_core json escape)
     if core_did $? 'json escape'; then
       printf -v "$1" '%s' "$js_text"
-      return
+      return 0
     fi
   fi
   printf -v "$1" '%s' "$(printf '%s.' "$2" | run_awk json_cli.awk -v op=escape -v mark=1)"

@@ -85,7 +85,7 @@ record_result() { # <id> <name>
 # What is to be masked, for awk/result.awk: how many lines, then a secret each. In no environment and no file.
 print_secrets() {
   printf '%d\n' "${#SECRETS[@]}"
-  ((${#SECRETS[@]} == 0)) || printf '%s\n' "${SECRETS[@]}"
+  ((${#SECRETS[@]} == 0)) || printf '%s\n' "${SECRETS[@]+"${SECRETS[@]}"}"
 }
 
 # Tells the model what was wrong with the call it made, and what is right.
@@ -185,21 +185,21 @@ tool_Read() {
   need_text path && whole_number offset && whole_number limit || return 0
   if [[ $ARG_limit == 0 ]]; then
     fail "limit must be at least 1"
-    return
+    return 0
   fi
   judge_path "$ARG_path" 4 && need_regular "$ARG_path" || return 0
   if [[ ! -r $REAL ]]; then
     fail "permission denied: $ARG_path"
-    return
+    return 0
   fi
   size=$(($(wc -c <"$REAL")))
   if (($(head -c 8192 <"$REAL" | tr -d '\000' | wc -c) != (size < 8192 ? size : 8192))); then
     fail "$ARG_path is a binary file of $size bytes; look at it with a command (file, xxd, strings)"
-    return
+    return 0
   fi
   if ((size > 67108864)) && [[ -z $ARG_limit ]]; then
     fail "$ARG_path is too large to read whole ($size bytes); use offset and limit, or Grep"
-    return
+    return 0
   fi
   first=${ARG_offset:-1}
   ((first > 0)) || first=1
@@ -223,7 +223,7 @@ tool_Read() {
     printf '[%s is empty]' "$ARG_path" >"$piece"
   elif [[ ! -s $piece ]]; then
     fail "offset $first is past the end of $ARG_path ($lines lines)"
-    return
+    return 0
   else
     R_SUMMARY="Read($ARG_path) [$lines lines, $size bytes"
     # sed ends the last line even when the file does not; one LF at the end is not shown.
@@ -262,12 +262,12 @@ tool_Write() {
   need_text path || return 0
   if [[ $KINDS != *' content:'* ]]; then
     fail "no content provided"
-    return
+    return 0
   fi
   has_text content || return 0
   if [[ $ARG_path == */ ]]; then
     fail "$ARG_path is a directory"
-    return
+    return 0
   fi
   judge_path "$ARG_path" 2 || return 0
   if [[ -e $REAL ]]; then
@@ -280,7 +280,7 @@ tool_Write() {
       *'Permission denied') fail "permission denied: $ARG_path" ;;
       *) fail "$ARG_path: ${reason##*: }" ;;
       esac
-      return
+      return 0
     fi
   fi
   replace_file "$ARG_path" "$content" || return 0
@@ -299,7 +299,7 @@ edit_text() { # <file with the frame of old and new>
     code=$?
     # 1 is a refusal, with its reason.
     ((code == 1)) && [[ -s $RUN/reply ]] && return 1
-    core_did "$code" edit && return
+    core_did "$code" edit && return 0
   fi
   awk_value path "$ARG_path"
   awk_value real "$REAL"
@@ -311,12 +311,12 @@ tool_Edit() {
   need_text path && has_text old_string && has_text new_string || return 0
   if [[ $KINDS != *' new_string:'* ]]; then
     fail "no new_string provided"
-    return
+    return 0
   fi
   judge_path "$ARG_path" 4 && judge_path "$ARG_path" 2 || return 0
   if [[ -z $ARG_old_string ]]; then
     fail "old_string is empty; to create or replace a whole file use Write"
-    return
+    return 0
   fi
   need_regular "$ARG_path" || return 0
   if edit_text "$RUN/answer/edit.$1"; then
@@ -367,24 +367,37 @@ watch_command() { # <seconds> <output file> <main pid>
     sleep "$step" 2>/dev/null || sleep 1
     if ((SECONDS - started >= $1)); then
       kill -USR2 "$3" 2>/dev/null
-      return
+      return 0
     fi
-    kill -0 "$3" 2>/dev/null || return
+    # A task's `wait` is woken here, the main process's by the guard (`reap_group`).
+    if [[ $3 == "$$" ]]; then kill -0 "$3" 2>/dev/null; else kill -CONT "$3" 2>/dev/null; fi || return 1
     size=$(($(wc -c <"$2")))
     step=1
     ((size - last > 4194304)) && step=0.1
     last=$size
     if ((size > 16777216)); then
-      [[ -e $2.head ]] || head -c $((MAX_RESULT + 8192)) <"$2" >"$2.head"
-      tail -c $((MAX_RESULT + 8192)) <"$2" >"$2.tail.new"
-      size=$(($(wc -c <"$2")))
-      : >"$2"
-      mv -f -- "$2.tail.new" "$2.tail"
-      printf '%s\n' "$size" >>"$2.cut"
+      cut_output "$2"
       last=0
     fi
     ((SECONDS - started + 1 >= $1)) && step=0.1
   done
+}
+
+# Puts the middle of an output away. Its writers stand still meanwhile, so that nothing falls between the count and the cut,
+# and an end of the command does not break it off half way.
+cut_output() { # <output file>
+  local sid='' size
+  trap '' TERM
+  [[ -s $1.pid ]] && IFS= read -r sid <"$1.pid"
+  [[ -z $sid ]] || kill -STOP -- "-$sid" 2>/dev/null
+  [[ -e $1.head ]] || head -c $((MAX_RESULT + 8192)) <"$1" >"$1.head"
+  tail -c $((MAX_RESULT + 8192)) <"$1" >"$1.tail.new"
+  size=$(($(wc -c <"$1")))
+  : >"$1"
+  mv -f -- "$1.tail.new" "$1.tail"
+  printf '%s\n' "$size" >>"$1.cut"
+  [[ -z $sid ]] || kill -CONT -- "-$sid" 2>/dev/null
+  trap - TERM
 }
 
 # Ends a command and all it started, wherever that went: TERM, a grace, KILL.
@@ -500,7 +513,7 @@ tool_Bash() {
   local seconds output=$RUN/out.$1
   if [[ $ARG_background == true ]]; then
     background_command
-    return
+    return 0
   fi
   need_text command || return 0
   judge_command "$ARG_command" && prepare_cage || return 0
@@ -519,7 +532,7 @@ frame_result() { # <timeout in seconds>
     R_HEAD="Error: interrupted" R_ERROR=1
   elif ((CMD_TIMED_OUT)); then
     R_HEAD="Error: " R_ERROR=1
-    R_OPTIONS=("${R_OPTIONS[@]}" -v joint=1)
+    R_OPTIONS=("${R_OPTIONS[@]+"${R_OPTIONS[@]}"}" -v joint=1)
     R_NOTES="[... command timed out after $1 seconds ...]"
   elif ((CMD_CODE)); then
     R_HEAD="Error: exit code $CMD_CODE" R_ERROR=1
@@ -552,7 +565,7 @@ tool_TodoWrite() {
   IFS=' ' read -r word rest <"$RUN/answer/todo.$1"
   if [[ $word == error ]]; then
     fail "$rest"
-    return
+    return 0
   fi
   R_TODO=$rest
   tail -n +2 "$RUN/answer/todo.$1" >"$RUN/todo"
@@ -582,7 +595,7 @@ compact_for_plan() { # <trigger>   fails, with a result, when the turn was inter
 tool_PlanConfirm() {
   if ! grep -q '[^[:space:]]' "$S/plan.draft" 2>/dev/null; then
     fail "no plan draft found to confirm."
-    return
+    return 0
   fi
   compact_for_plan plan_confirm || return 0
   {

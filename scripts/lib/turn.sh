@@ -36,7 +36,6 @@ begin_turn() {
   fi
   update_stats current_turn_count=+1
   printf '%s\n' "$$" >"$S/agent_running.flag"
-  printf '1\n' >"$RUN/busy_turn"
   show_title 1
 }
 
@@ -57,21 +56,21 @@ work_turn() {
   for ((round = 0; round < MAX_TURNS; round++)); do
     drain_notices
     start_queued
-    limit_reached && end_limited && return
+    limit_reached && end_limited && return 0
     compact_if_due
-    ((INTERRUPTED || ENDING)) && end_cancelled && return
+    ((INTERRUPTED || ENDING)) && end_cancelled && return 0
     # A summary counts too.
-    limit_reached && end_limited && return
+    limit_reached && end_limited && return 0
     ask_mending
     # Nobody reads any more: the run ends quietly.
     if ((STDOUT_CLOSED)) && [[ $ANSWER == failed ]]; then ANSWER=interrupted; fi
     case $ANSWER in
-    interrupted) end_cancelled && return ;;
+    interrupted) end_cancelled && return 0 ;;
     failed)
       event_error "$FAIL_MESSAGE"
       TURN_ERROR=$FAIL_MESSAGE
       end_turn error "$FAIL_EXIT"
-      return
+      return 0
       ;;
     esac
     [[ -s $RUN/answer/line ]] && append_file "$RUN/answer/line"
@@ -82,11 +81,11 @@ work_turn() {
         tell_model context-full
         continue
       fi
-      ((INTERRUPTED || ENDING)) && end_cancelled && return
+      ((INTERRUPTED || ENDING)) && end_cancelled && return 0
       TURN_ERROR="Response truncated ($ANSWER_STOP)"
       event_error "$TURN_ERROR"
       end_turn "$ANSWER_STOP" 8
-      return
+      return 0
     fi
     if ((ANSWER_DROPPED >= 0)); then
       if ((ANSWER_DROPPED > 0 && cut_offs < MAX_CUT_OFFS)); then
@@ -97,11 +96,11 @@ work_turn() {
       TURN_ERROR="Response truncated ($ANSWER_STOP reached)"
       event_error "$TURN_ERROR"
       end_turn "$ANSWER_STOP" 1
-      return
+      return 0
     fi
     if ((ANSWER_CALLS > 0)); then
       run_tools
-      ((INTERRUPTED || ENDING)) && end_cancelled && return
+      ((INTERRUPTED || ENDING)) && end_cancelled && return 0
       continue
     fi
     [[ $ANSWER_STOP == pause_turn ]] && continue
@@ -114,7 +113,7 @@ work_turn() {
       ;;
     *) end_turn "$ANSWER_STOP" 0 ;;
     esac
-    return
+    return 0
   done
   TURN_ERROR="Max turns ($MAX_TURNS) reached"
   event_error "$TURN_ERROR"
@@ -132,7 +131,7 @@ ask_mending() {
   done) ask_turn ;;
   interrupted)
     ANSWER=interrupted
-    return
+    return 0
     ;;
   esac
   for ((try = 0; try < 3; try++)); do
@@ -191,7 +190,6 @@ finish_turn() {
   [[ -n $ID_FIELD ]] && ((TURN_EXIT)) && ID_FIELD="$ID_FIELD,\"exit\":$TURN_EXIT"
   event "{\"type\":\"stop\",\"reason\":\"$reason\"$ID_FIELD"
   rm -f -- "$S/agent_running.flag"
-  : >"$RUN/busy_turn"
   IN_TURN=0
   show_message STOP "$TURN_REASON"
   if [[ $FORMAT == text && -s $RUN/turn.text && $TURN_EXIT == 0 ]]; then show_answer; fi
@@ -244,7 +242,7 @@ count_call() {
 # Tells the person something once a run.
 say_once() { # <text>
   case $'\n'$SAID in
-  *$'\n'"$1"$'\n'*) return ;;
+  *$'\n'"$1"$'\n'*) return 0 ;;
   esac
   SAID=$SAID$1$'\n'
   say_warning "$1"

@@ -9,7 +9,7 @@ encode_frames() {
   if has_core; then
     run_core resp encode
     core_did $? 'resp encode'
-    return
+    return $?
   fi
   stream_awk resp_encode.awk
 }
