@@ -305,7 +305,29 @@ const APIS: [(&str, &str, &str); 5] = [
     ("responses", "body_responses.awk", "gpt-6-sol"),
 ];
 
+/// What a server may refuse: the words of `-v omit` and of `core body --omit`.
+const OMITTED: [&str; 8] = [
+    "thinking",
+    "effort",
+    "cache_control",
+    "stream_options",
+    "include",
+    "summary",
+    "other_limit",
+    "other_reasoning",
+];
+
 fn body_same(awks: &[Awk], session: &Path, thinking: &str) -> Result<(), String> {
+    body_same_without(awks, session, thinking, None)
+}
+
+/// The same; with `until` only so many bytes of the conversation, no signed thinking, and nothing that a server may refuse.
+fn body_same_without(
+    awks: &[Awk],
+    session: &Path,
+    thinking: &str,
+    until: Option<usize>,
+) -> Result<(), String> {
     let meta = std::fs::read_to_string(session.join("session.json")).unwrap_or_default();
     let results_from =
         meta.split_once("\"results_from\":").map_or("0", |(_, rest)| rest.trim_end_matches(['}', '\n']));
@@ -328,6 +350,14 @@ fn body_same(awks: &[Awk], session: &Path, thinking: &str) -> Result<(), String>
             "low",
         ]);
         command.arg("--system").arg(&system).env_clear().env("HOME", home.path()).current_dir(home.path());
+        let mut conversation = session.join("conversation.jsonl");
+        if let Some(until) = until {
+            let whole = std::fs::read(&conversation).unwrap();
+            conversation = home.path().join("conversation");
+            std::fs::write(&conversation, &whole[..until]).unwrap();
+            command.args(["--drop-signed", "--until", &until.to_string()]);
+            command.args(OMITTED.iter().flat_map(|word| ["--omit", word]));
+        }
         let ours = command.output().unwrap();
         if !ours.status.success() {
             return Err(String::from_utf8_lossy(&ours.stderr).into_owned());
@@ -361,7 +391,9 @@ fn body_same(awks: &[Awk], session: &Path, thinking: &str) -> Result<(), String>
                 format!("-vbase_url={url}"),
                 format!("-vdrop_unsigned={}", u8::from(provider == "claude")),
                 format!("-vresults_from={results_from}"),
-                session.join("conversation.jsonl").display().to_string(),
+                format!("-vdrop_signed={}", u8::from(until.is_some())),
+                format!("-vomit={}", if until.is_some() { OMITTED.join(" ") } else { String::new() }),
+                conversation.display().to_string(),
             ];
             let theirs = awk(name, program, &options.iter().map(String::as_str).collect::<Vec<_>>(), b"");
             let what =
@@ -448,4 +480,15 @@ fn body_as_generated() {
         .unwrap();
         body_same(awks(), dir.path(), "adaptive").map_err(|error| format!("{error}\n{}", lines.join("\n")))
     });
+}
+
+#[test]
+fn body_of_what_is_dropped_without_what_a_server_refuses() {
+    for session in data::sessions() {
+        let conversation = std::fs::read_to_string(session.join("conversation.jsonl")).unwrap();
+        let ends: Vec<usize> = conversation.match_indices('\n').map(|(at, _)| at + 1).collect();
+        for until in [ends[ends.len() / 2], conversation.len()] {
+            body_same_without(awks(), &session, "adaptive", Some(until)).unwrap();
+        }
+    }
 }
