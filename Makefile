@@ -10,12 +10,13 @@ DIST_NAME = bash-agent-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | 
 BIN = $${CARGO_TARGET_DIR:-target}/release/bash-agent
 STATIC_TARGET = $(shell uname -m)-unknown-linux-musl
 STATIC_BIN = $${CARGO_TARGET_DIR:-target}/$(STATIC_TARGET)/release/bash-agent
+SCHEMA_VENV = $${XDG_CACHE_HOME:-$$HOME/.cache}/bash-agent/test-schema
 # Programs in shell, the parts of the Bash agent, and the checks of the awk programs (tables of small pipelines).
 SHELL_FILES = .ci/run scripts/*.sh src/assets/demo/*.sh
 SHELL_PARTS = scripts/lib/*.sh
 AWK_CHECKS = tests/awk/run.sh tests/awk/cases/*.sh
 
-.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench bench-check bench-peers static soak install install-scripts uninstall dist clean
+.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench bench-check bench-peers static soak test-real test-schema install install-scripts uninstall dist clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +74,14 @@ soak: build ## One agent kept busy (SECONDS_TO_RUN=120), every crash point, 50 r
 	AGENT=$${AGENT:-$(BIN)} scripts/soak.sh
 	AGENT=$${AGENT:-$$(realpath $(BIN))} CRASH_FULL=1 $(CARGO) test --locked --test crash
 	AGENT=$${AGENT:-$$(realpath $(BIN))} STRESS_ROUNDS=50 $(CARGO) test --locked --test stress
+
+test-real: build ## Whole turns against real servers on this machine: llama.cpp and LiteLLM, from PyPI (not in `make test`)
+	scripts/test-real.sh
+
+test-schema: build ## Request bodies against the types of the vendors' newest Python SDKs, from PyPI (not in `make test`)
+	python3 -m venv $(SCHEMA_VENV)
+	$(SCHEMA_VENV)/bin/pip install -q -U anthropic openai pydantic
+	$(SCHEMA_VENV)/bin/python tests/schema/check.py $(BIN)
 
 install: build ## Binary, scripts, man page and completions, under PREFIX (/usr/local) and DESTDIR
 	install -d $(TO)/bin $(TO)/share/man/man1

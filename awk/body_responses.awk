@@ -46,7 +46,11 @@ END {
 function items(line,   i, last) {
     if (image_item(line, "input_text", "{\"type\":\"input_image\",\"detail\":\"auto\",\"image_url\":\"data:", ";base64,", "\"}")) return
     convert(line)
-    if (CONVERT_KIND == "verbatim") convert_item(line)
+    if (CONVERT_KIND == "verbatim") {
+        # llama.cpp does not know an assistant's message without its type.
+        if (index(line, "{\"role\":\"assistant\",") == 1) line = "{\"type\":\"message\"," substr(line, 2)
+        convert_item(line)
+    }
     else if (CONVERT_KIND == "user") convert_user("{\"type\":\"function_call_output\",\"call_id\":", ",\"output\":")
     else if (CONVERT_KIND == "assistant") {
         last = 0
@@ -54,7 +58,7 @@ function items(line,   i, last) {
         # Reasoning is refused without the item that it led to.
         for (i = 1; i <= last; i++) {
             if (CONVERT_TYPE[i] == "thinking") reasoning_item(i)
-            else if (CONVERT_TYPE[i] == "text") convert_item("{\"role\":\"assistant\",\"content\":\"" CONVERT_BODY[i] "\"}")
+            else if (CONVERT_TYPE[i] == "text") convert_item("{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"" CONVERT_BODY[i] "\"}")
             else convert_item("{\"type\":\"function_call\",\"call_id\":" CONVERT_ID[i] ",\"name\":" CONVERT_NAME[i] \
                 ",\"arguments\":" json_quote(json_clean(CONVERT_BODY[i])) "}")
         }

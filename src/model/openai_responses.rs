@@ -63,14 +63,20 @@ fn tool(name: &[u8], description: &[u8], schema: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// How an assistant's message begins. llama.cpp does not know one without its type.
+const ASSISTANT: &[u8] = b",{\"type\":\"message\",\"role\":\"assistant\",";
+
 /// The items of one line, each with a comma before it.
 fn items(line: &[u8], out: &mut Vec<u8>) {
     match convert::turn(line) {
         None => {}
-        Some(Turn::Verbatim(line)) => {
-            out.push(b',');
-            out.extend_from_slice(line);
-        }
+        Some(Turn::Verbatim(line)) => match line.strip_prefix(b"{\"role\":\"assistant\",") {
+            Some(rest) => [ASSISTANT, rest].into_iter().for_each(|piece| out.extend_from_slice(piece)),
+            None => {
+                out.push(b',');
+                out.extend_from_slice(line);
+            }
+        },
         Some(Turn::User { results, text }) => {
             for result in results {
                 for piece in [
@@ -95,7 +101,7 @@ fn items(line: &[u8], out: &mut Vec<u8>) {
                     }
                     Block::Thinking(_) => {}
                     Block::Text(text) => {
-                        for piece in [b",{\"role\":\"assistant\",\"content\":\"", *text, b"\"}"] {
+                        for piece in [ASSISTANT, b"\"content\":\"", *text, b"\"}"] {
                             out.extend_from_slice(piece);
                         }
                     }

@@ -111,7 +111,7 @@ fn the_body_is_byte_exact() {
         instruction: Some("sum"),
         images: None,
     };
-    let input = r#"{"role":"user","content":"hi"},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],"encrypted_content":"enc"},{"role":"assistant","content":"a"},{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"enc2"},{"type":"function_call","call_id":"c1","name":"Bash","arguments":"{\"command\":\"ls\"}"},{"type":"function_call_output","call_id":"c1","output":"x\n"},{"role":"assistant","content":"b"},{"role":"assistant","content":"c"},{"role":"user","content":"sum"}"#;
+    let input = r#"{"role":"user","content":"hi"},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],"encrypted_content":"enc"},{"type":"message","role":"assistant","content":"a"},{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"enc2"},{"type":"function_call","call_id":"c1","name":"Bash","arguments":"{\"command\":\"ls\"}"},{"type":"function_call_output","call_id":"c1","output":"x\n"},{"type":"message","role":"assistant","content":"b"},{"type":"message","role":"assistant","content":"c"},{"role":"user","content":"sum"}"#;
     let expected = format!(
         r#"{{"model":"gpt-6-sol","max_output_tokens":16384,"stream":true,"store":false,"include":["reasoning.encrypted_content"],"instructions":"be brief","tools":[{{"type":"function","name":"Read","description":"d","parameters":{{"type":"object"}},"strict":false}}],"reasoning":{{"effort":"high","summary":"auto"}},"input":[{input}]}}"#
     );
