@@ -4,6 +4,7 @@
 #   BIN=FILE       the binary (default: the release build)
 #   AGENTS=LIST    run these instead: name=command;name=command… (tests/conformance/README.md)
 #   QUICK=1        one awk only
+#   CONFORMANCE_MATRIX=FILE   the whole matrix, every case a row (default: target/conformance-matrix.txt)
 #
 # Further arguments go to the suite: `scripts/test-conformance.sh input::` runs one area.
 set -u
@@ -51,4 +52,5 @@ list() {
 
 "$root/scripts/build.sh" >/dev/null || exit 1
 export AGENTS="${AGENTS:-$(list)}"
+export CONFORMANCE_MATRIX=${CONFORMANCE_MATRIX-$root/target/conformance-matrix.txt}
 cd "$root" && exec cargo test --locked --test conformance -- "$@"

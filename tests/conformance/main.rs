@@ -7,6 +7,7 @@
 mod always;
 mod case;
 mod check;
+mod matrix;
 mod normal;
 mod pattern;
 mod process;
@@ -14,7 +15,6 @@ mod process;
 mod shape;
 mod world;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,30 +23,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use case::Case;
+use matrix::{Cell, Matrix};
 use process::Ended;
 use world::{Agent, World};
-
-/// Case → runtime → whether it passed.
-type Matrix = Arc<Mutex<BTreeMap<String, BTreeMap<String, bool>>>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
     // Cases wait more than they work.
     arguments.test_threads = arguments.test_threads.or(Some(4));
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
-    let matrix = Matrix::default();
+    let matrix = Arc::<Mutex<Matrix>>::default();
     let trials = agents().and_then(|agents| trials(&dir, &agents, &matrix));
     let trials =
         trials.unwrap_or_else(|problem| vec![Trial::test("the table of cases", || Err(problem.into()))]);
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
-        print_matrix(&matrix.lock().unwrap_or_else(PoisonError::into_inner));
+        report(&matrix.lock().unwrap_or_else(PoisonError::into_inner));
     }
     conclusion.exit();
 }
 
-fn trials(dir: &Path, agents: &[Agent], matrix: &Matrix) -> Result<Vec<Trial>, String> {
+fn trials(dir: &Path, agents: &[Agent], matrix: &Arc<Mutex<Matrix>>) -> Result<Vec<Trial>, String> {
     let mut trials = vec![Trial::test("runner::patterns", || pattern::self_test().map_err(Failed::from))];
+    trials.push(Trial::test("runner::the matrix", || matrix::self_test().map_err(Failed::from)));
     let fake = dir.join("selftest/fake-agent.sh");
     let fake = Agent { name: "fake".into(), command: vec!["sh".into(), path_word(&fake)], env: Vec::new() };
     for case in case::load(&dir.join("selftest"))? {
@@ -54,14 +53,18 @@ fn trials(dir: &Path, agents: &[Agent], matrix: &Matrix) -> Result<Vec<Trial>, S
         trials.push(Trial::test(format!("runner::{}", case.about.name), move || self_test(&case, &fake)));
     }
     for case in case::load(&dir.join("cases"))? {
-        for agent in agents.iter().filter(|agent| !agent.is_without(&case)) {
+        for agent in agents {
             let name = format!("{}::{}", case.area, case.about.name);
+            if agent.is_without(&case) {
+                matrix.lock().unwrap_or_else(PoisonError::into_inner).set(&name, &agent.name, Cell::Lacks);
+                continue;
+            }
             let (case, agent, matrix) = (case.clone(), agent.clone(), Arc::clone(matrix));
             let shown = if agents.len() > 1 { format!("{name} [{}]", agent.name) } else { name.clone() };
             trials.push(Trial::test(shown, move || {
                 let result = run(&case, &agent);
                 let mut matrix = matrix.lock().unwrap_or_else(PoisonError::into_inner);
-                matrix.entry(name).or_default().insert(agent.name, result.is_ok());
+                matrix.set(&name, &agent.name, if result.is_ok() { Cell::Passed } else { Cell::Failed });
                 result.map_err(Failed::from)
             }));
         }
@@ -174,37 +177,13 @@ fn self_test(case: &Case, fake: &Agent) -> Result<(), Failed> {
     }
 }
 
-/// Rows are cases, columns runtimes; then the totals.
-fn print_matrix(matrix: &BTreeMap<String, BTreeMap<String, bool>>) {
-    let mut names: Vec<&String> = matrix.values().flat_map(BTreeMap::keys).collect();
-    names.sort();
-    names.dedup();
-    if names.len() < 2 {
-        return;
-    }
-    let first = matrix.keys().map(|name| name.chars().count()).max().unwrap_or(0);
-    let mut out = String::new();
-    let mut row = |title: &str, cells: Vec<String>| {
-        out.push_str(&format!("{title:first$}"));
-        for (name, cell) in names.iter().zip(cells) {
-            out.push_str(&format!("  {cell:>width$}", width = name.len().max(7)));
-        }
-        out.push('\n');
-    };
-    row("", names.iter().map(ToString::to_string).collect());
-    let word = |passed: Option<&bool>| match passed {
-        Some(true) => "ok",
-        Some(false) => "FAIL",
-        None => "-",
-    };
-    for (case, results) in matrix {
-        row(case, names.iter().map(|name| word(results.get(*name)).to_owned()).collect());
-    }
-    let total = |name: &&String| {
-        let results: Vec<bool> = matrix.values().filter_map(|results| results.get(*name).copied()).collect();
-        format!("{}/{}", results.iter().filter(|passed| **passed).count(), results.len())
-    };
-    row("passed", names.iter().map(total).collect());
+/// The short matrix on stdout; the whole one into the file that `CONFORMANCE_MATRIX` names.
+fn report(matrix: &Matrix) {
     // Nobody may be reading any more: the exit code says the same.
-    let _ = std::io::stdout().write_all(out.as_bytes());
+    let _ = std::io::stdout().write_all(matrix.short().as_bytes());
+    if let Some(path) = std::env::var_os("CONFORMANCE_MATRIX").filter(|path| !path.is_empty())
+        && let Err(error) = std::fs::write(&path, matrix.whole())
+    {
+        let _ = writeln!(std::io::stderr(), "CONFORMANCE_MATRIX: {}: {error}", path.display());
+    }
 }
