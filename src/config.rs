@@ -17,6 +17,7 @@ use crate::cli::args::{self, AgentArgs, OutputFormat};
 use crate::model::{Catalog, Effort, Provider, Proxies, Secret, Settings, Thinking};
 use crate::policy::{Confinement, Mode};
 use crate::session::paths::Base;
+use crate::ui::term::Bell;
 
 /// The name of a project's own config file.
 pub const PROJECT_FILE: &str = ".bash-agent.toml";
@@ -134,6 +135,8 @@ pub struct Config {
     pub look: Look,
     /// The terminal is written to line by line, and its own line editing used.
     pub plain: bool,
+    /// How a person is called when a long turn ends.
+    pub bell: Bell,
     /// `$VISUAL`, else `$EDITOR`: a shell command that edits the file named behind it.
     pub editor: Option<String>,
     /// The cost model of compaction (`DP_*`).
@@ -175,6 +178,7 @@ struct FileConfig {
     keep_env: Option<Vec<String>>,
     mask: Option<bool>,
     plain: Option<bool>,
+    bell: Option<Bell>,
 }
 
 /// `sandbox =`.
@@ -484,6 +488,7 @@ impl Config {
             secrets,
             verbose: args.verbose,
             plain: args.plain || user.plain.unwrap_or(false),
+            bell: user.bell.unwrap_or_default(),
             editor: text_of(env, "VISUAL").or_else(|| text_of(env, "EDITOR")),
             look: Look::of(env),
             costs: compact::costs(|name| text_of(env, name), &mut warnings),

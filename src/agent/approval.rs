@@ -103,6 +103,11 @@ impl Answer {
     }
 }
 
+/// Whether a typed line answers a question.
+pub fn is_answer(line: &str) -> bool {
+    Answer::parse(line).is_some()
+}
+
 impl Agent {
     /// The mode that a refused call may run with, when somebody says so.
     pub(super) fn approved(&mut self, call: &Call, required: Mode) -> Result<Option<Mode>, StorageError> {

@@ -98,6 +98,11 @@ impl Children {
         }
     }
 
+    /// Children to come are started so.
+    pub fn set_launch(&mut self, launch: Launch) {
+        self.launch = launch;
+    }
+
     /// Whether any runs, or waits for its turn.
     pub fn any(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::approval::Answerer;
 use super::children::{Children, Launch};
 use super::compact::{Outcome, Trigger};
+use super::console::{self, Console, Onward};
 use super::record::Recorder;
 use super::turn::Start;
 use super::{Agent, Display, RunEnd, Settings, Totals, TurnEnd, Work};
@@ -20,7 +21,7 @@ use crate::runtime::notify as notify_reader;
 use crate::runtime::sync::Syncer;
 use crate::session::events::Event;
 use crate::session::input::{self, InputIds};
-use crate::session::{Session, SessionError, StorageError, lock, notify};
+use crate::session::{Session, SessionError, StorageError, images, lock, notify};
 use crate::tools;
 use crate::wire::inbox::Item;
 use crate::wire::message::{Message, Usage};
@@ -110,6 +111,8 @@ impl Agent {
             attended: false,
             answerer: None,
             answer_open: false,
+            console: None,
+            next: None,
             compaction: super::compact::Memory::default(),
             syncer,
             input_ids,
@@ -132,9 +135,10 @@ impl Agent {
         self.inbox.sender()
     }
 
-    /// A person is there: greets, and shows the last turns of `log`.
-    pub fn attend(&mut self, log: Option<&Path>) -> std::io::Result<()> {
+    /// A person is there: greets, and shows the last turns of `log`; `console` carries out their commands.
+    pub fn attend(&mut self, console: Box<dyn Console>, log: Option<&Path>) -> std::io::Result<()> {
         self.attended = true;
+        self.console = Some(console);
         self.recorder.display().greet(log)
     }
 
@@ -184,8 +188,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Works until the run ends; `first` is its first input. Returns the exit code.
-    pub fn run(mut self, first: Option<String>, until: Until) -> u8 {
+    /// Works until the run ends; `first` is its first input. Returns the exit code, and what a terminal goes on with.
+    pub fn run(mut self, first: Option<String>, until: Until) -> (u8, Option<Onward>) {
         let started = Instant::now();
         if let Some(content) = first {
             self.queue_work(Work::User { content, id: None, file: None });
@@ -202,10 +206,12 @@ impl Agent {
             }
         };
         self.end_leftovers();
+        let onward = self.onward().filter(|_| exit == Exit::Ok.code());
         let id = self.session.dir.name().to_owned();
         self.recorder.display().finish(&RunEnd {
             last: last.as_ref(),
             exit,
+            moves_on: onward.is_some(),
             session_id: &id,
             usage: self.totals.usage,
             cost: self.totals.cost,
@@ -221,9 +227,9 @@ impl Agent {
             self.recorder.display().notice(&error.to_string());
         }
         if self.recorder.display().is_closed() && exit == Exit::Ok.code() {
-            return Exit::BrokenPipe.code();
+            return (Exit::BrokenPipe.code(), None);
         }
-        exit
+        (exit, onward)
     }
 
     fn work_through(&mut self, until: Until, last: &mut Option<TurnEnd>) -> Result<u8, StorageError> {
@@ -238,6 +244,10 @@ impl Agent {
                 Work::User { content, id, file } => Start::User { content, id, file },
                 Work::Notify if self.has_results() => Start::Notify,
                 Work::Notify => continue,
+                Work::Command(line) => {
+                    self.run_command(&line)?;
+                    continue;
+                }
                 Work::Sync(id) => {
                     // Done is also: on the disk.
                     self.syncer.wait();
@@ -340,6 +350,11 @@ impl Agent {
         match typed {
             Typed::Line(line) if matches!(line.trim(), "exit" | "quit") => self.queue_work(Work::End(None)),
             Typed::Line(line) if line.trim().is_empty() => {}
+            Typed::Line(line) if self.attended && console::is_command(&line) => return self.command(line),
+            Typed::Image(bytes) => match images::add_bytes(&self.session.dir, &bytes, "the clipboard") {
+                Ok(number) => self.recorder.display().insert(&images::mention(number)),
+                Err(error) => self.recorder.display().notice(&error.to_string()),
+            },
             Typed::Line(content) => self.queue_work(Work::User { content, id: None, file: None }),
             Typed::Steer(text) => return self.steer(text),
             Typed::Cleared => {}

@@ -7,6 +7,7 @@ mod child_tools;
 pub mod children;
 pub mod compact;
 pub mod compact_choice;
+pub mod console;
 pub mod limits;
 pub mod main_loop;
 pub mod prompt;
@@ -45,6 +46,10 @@ pub trait Display {
     fn print(&mut self, text: &str);
     /// A person sits at the terminal: says hello, and shows the last turns of the event log, if there are any.
     fn greet(&mut self, log: Option<&std::path::Path>) -> std::io::Result<()>;
+    /// Puts text into the line being typed, where there is one.
+    fn insert(&mut self, text: &str);
+    /// Another model answers from now on.
+    fn model_changed(&mut self, name: &str);
     /// A turn begins, with this input if a person's.
     fn turn_begins(&mut self, content: Option<&str>);
     /// A person typed a line.
@@ -88,6 +93,8 @@ pub struct RunEnd<'a> {
     pub last: Option<&'a TurnEnd>,
     /// The exit code.
     pub exit: u8,
+    /// The terminal goes on with another session.
+    pub moves_on: bool,
     /// The session's name.
     pub session_id: &'a str,
     /// Tokens of this run.
@@ -114,6 +121,8 @@ pub(crate) enum Work {
     },
     /// notify.buf holds something.
     Notify,
+    /// A `/command`.
+    Command(String),
     /// Write a `sync` event.
     Sync(String),
     /// End the session.
@@ -203,6 +212,10 @@ pub struct Agent {
     answerer: Option<Box<dyn Answerer>>,
     /// It reads a line.
     answer_open: bool,
+    /// At a terminal: who carries out commands.
+    console: Option<Box<dyn console::Console>>,
+    /// What the terminal goes on with after this run.
+    next: Option<console::Next>,
     compaction: compact::Memory,
     syncer: Syncer,
     input_ids: InputIds,

@@ -23,7 +23,7 @@ pub enum OutputFormat {
 /// Without PROMPT it reads stdin, or starts the interactive mode when stdin is a terminal.
 /// COMMANDS (as the first word): send, notify, interrupt, stop, wait, watch, status, sessions, path,
 /// compact, cost, export, completions, man, core. See `bash-agent COMMAND --help`. A prompt of that one word goes after `--`.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "bash-agent", version, disable_help_subcommand = true, max_term_width = 100)]
 pub struct AgentArgs {
     /// What to do; `-` appends stdin to it

@@ -8,6 +8,7 @@ mod send;
 mod status;
 mod watch;
 
+pub(super) use export::export_to;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,6 +76,16 @@ pub fn run(command: Command) -> u8 {
             error.exit().code()
         }
     }
+}
+
+/// `status` of a session, for its own terminal.
+pub(super) fn status_text(base: &Base, dir: &SessionDir) -> Result<String, String> {
+    status::text(base, dir).map_err(|error| error.to_string())
+}
+
+/// `cost` of a session, for its own terminal.
+pub(super) fn cost_text(base: &Base, dir: &SessionDir) -> Result<String, String> {
+    cost::text(base, dir).map_err(|error| error.to_string())
 }
 
 fn dispatch(command: Command) -> Result<u8, ControlError> {

@@ -1,6 +1,8 @@
 //! What the user typed, and what it starts.
 
+mod again;
 pub mod args;
+mod console;
 pub mod control;
 pub mod core;
 pub mod run;

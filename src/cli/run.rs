@@ -1,13 +1,17 @@
 //! `bash-agent [OPTIONS] [PROMPT]`: from what was typed to a running agent.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use super::again;
 use super::args::{AgentArgs, OutputFormat};
+use super::console::{self, Desk};
 use crate::agent::children::Launch;
 use crate::agent::main_loop::{ListenError, Parts, Until};
 use crate::agent::{self, Agent, Display};
@@ -108,7 +112,8 @@ fn start_compaction(args: &AgentArgs) -> Result<u8, StartError> {
     let notes = session.notes.clone();
     let inbox = Inbox::new();
     let (display, _) = display(&config, &skills, false, &inbox)?;
-    let mut agent = assemble(args, &config, session, model.into(), skills, (inbox, display))?;
+    let priced = Arc::new(RwLock::new(config.model.model.clone()));
+    let mut agent = assemble(args, &config, &priced, (session, model.into(), skills), (inbox, display))?;
     agent.report(&notes)?;
     Ok(agent.compact_now())
 }
@@ -321,11 +326,15 @@ fn run_session(
     let is_new = session.fresh;
     let (display, attendant) = display(config, &skills, start.interactive, &inbox)?;
     signals::listen(&inbox, attendant)?;
-    let mut agent = assemble(args, config, session, model, skills, (inbox, display))?;
-    agent.listen(price(config))?;
+    let desk_skills = skills.clone();
+    let priced = Arc::new(RwLock::new(config.model.model.clone()));
+    let mut agent = assemble(args, config, &priced, (session, model, skills), (inbox, display))?;
+    agent.listen(price(config, &priced))?;
     agent.report(&notes)?;
+    let current = Rc::new(RefCell::new(config.clone()));
     if start.interactive {
-        agent.attend((!is_new).then_some(events.as_path()))?;
+        let desk = Desk::new(args, config, desk_skills, priced, Rc::clone(&current));
+        agent.attend(Box::new(desk), (!is_new).then_some(events.as_path()))?;
     }
     if config.ask.is_some()
         && !start.interactive
@@ -333,7 +342,10 @@ fn run_session(
     {
         agent.answered_by(Box::new(answers));
     }
-    Ok(agent.run(start.first, start.until))
+    match agent.run(start.first, start.until) {
+        (_, Some(onward)) => Err(again::exec(args, &current.borrow(), &onward).into()),
+        (code, None) => Ok(code),
+    }
 }
 
 /// Who shows what happens, and at a terminal who hears of Ctrl+C.
@@ -357,7 +369,7 @@ fn display(
             model: config.model.model.clone(),
             history: config.base.history(),
             sources: term::Sources {
-                commands: Vec::new(),
+                commands: console::words(),
                 arguments: vec![(
                     "/skill".to_owned(),
                     skills.iter().map(|skill| skill.name.clone()).collect(),
@@ -365,6 +377,7 @@ fn display(
                 cwd: config.cwd.clone(),
                 home: config.home.clone(),
             },
+            bell: config.bell,
             editor: config.editor.clone(),
         };
         let terminal = Terminal::start(options, part(config, "replay"), inbox.sender(), inbox.running())?;
@@ -380,13 +393,12 @@ fn display(
 fn assemble(
     args: &AgentArgs,
     config: &Config,
-    session: Session,
-    model: Arc<dyn Model>,
-    skills: Skills,
+    priced: &Priced,
+    (session, model, skills): (Session, Arc<dyn Model>, Skills),
     (inbox, display): (Inbox, Box<dyn Display>),
 ) -> Result<Agent, StartError> {
     Ok(Agent::new(Parts {
-        settings: agent_settings(config),
+        settings: agent_settings(config, priced),
         tools: Arc::new(tool_context(config, &session, skills)),
         session,
         model,
@@ -455,7 +467,7 @@ fn tmp_dir(config: &Config, session: &Session) -> PathBuf {
     config.tmp.join(format!("bash-agent-{:08x}", paths::cksum(key.as_bytes())))
 }
 
-fn agent_settings(config: &Config) -> agent::Settings {
+fn agent_settings(config: &Config, priced: &Priced) -> agent::Settings {
     agent::Settings {
         base: config.base.path().to_owned(),
         cwd: config.cwd.clone(),
@@ -470,21 +482,24 @@ fn agent_settings(config: &Config) -> agent::Settings {
         max_tokens: config.model.max_tokens,
         provider: config.model.provider,
         model_name: config.model.model.clone(),
-        price: Box::new(price(config)),
+        price: Box::new(price(config, priced)),
         costs: config.costs,
         is_child: config.is_child,
     }
 }
 
+/// The name of the model whose prices hold; `/model` changes it.
+pub(super) type Priced = Arc<RwLock<String>>;
+
 /// Dollars of a call, by the catalogue's prices for the model.
-fn price(config: &Config) -> impl Fn(&Usage) -> f64 + Send + 'static {
-    let (catalog, model) = (config.model.catalog.clone(), config.model.model.clone());
-    move |usage| catalog.price(&model, usage)
+fn price(config: &Config, priced: &Priced) -> impl Fn(&Usage) -> f64 + Send + 'static {
+    let (catalog, model) = (config.model.catalog.clone(), Arc::clone(priced));
+    move |usage| catalog.price(&model.read().unwrap_or_else(PoisonError::into_inner), usage)
 }
 
 /// How this agent starts its sub-agents: the same program, provider, model and limits, never wider rights, and keys in
 /// the environment only.
-fn launch(args: &AgentArgs, config: &Config) -> Result<Launch, StartError> {
+pub(super) fn launch(args: &AgentArgs, config: &Config) -> std::io::Result<Launch> {
     let model = &config.model;
     let program = match &config.sub_agent_program {
         Some(program) => program.clone(),

@@ -22,6 +22,8 @@ pub enum Typed {
     Line(String),
     /// A remark for the turn that runs (Ctrl+O).
     Steer(String),
+    /// An image from the clipboard (Ctrl+V).
+    Image(Vec<u8>),
     /// Ctrl+C with nothing to interrupt, in a terminal that has no line of ours to clear.
     Cleared,
     /// Ctrl+D: end the session.

@@ -213,6 +213,14 @@ impl Display for Screen {
         self.out.write(safe(text).as_bytes(), None);
     }
 
+    fn insert(&mut self, _text: &str) {}
+
+    fn model_changed(&mut self, name: &str) {
+        if let Some(title) = &mut self.title {
+            name.clone_into(title);
+        }
+    }
+
     fn turn_begins(&mut self, _content: Option<&str>) {}
 
     fn typed(&mut self) {
@@ -270,7 +278,7 @@ impl Display for Screen {
             line.push('\n');
             self.out.write(line.as_bytes(), None);
         }
-        if self.interactive {
+        if self.interactive && !run.moves_on {
             self.paint(CYAN, "Goodbye!");
             self.paint(GREY, &format!("Resume with: --session {}  or  --continue", safe(run.session_id)));
         }

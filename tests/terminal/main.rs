@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate")]
 
+mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod editing;

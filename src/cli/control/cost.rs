@@ -14,7 +14,7 @@ use crate::model::Catalog;
 use crate::model::catalog::Price;
 use crate::session::listing;
 use crate::session::meta::Meta;
-use crate::session::paths::SessionDir;
+use crate::session::paths::{Base, SessionDir};
 use crate::ui::out;
 use crate::ui::render::safe;
 use crate::wire::json::{self, member};
@@ -39,6 +39,18 @@ pub(super) fn cost(place: &Place, args: &CostArgs) -> Result<u8, ControlError> {
         0 => Ok(Exit::Ok.code()),
         code => Ok(code),
     }
+}
+
+/// The bill of one session, and the models that have no price.
+pub(super) fn text(base: &Base, dir: &SessionDir) -> Result<String, ControlError> {
+    let catalog = Catalog::load(&base.models()).map_err(|error| ConfigError::Value(error.to_string()))?;
+    let mut bill = Bill::new(catalog);
+    bill.add(dir)?;
+    let mut text = bill.text();
+    for model in bill.unpriced() {
+        text.push_str(&format!("no price is known for '{}': its tokens count as $0\n", safe(model)));
+    }
+    Ok(text)
 }
 
 fn sessions(place: &Place, args: &CostArgs) -> Result<Vec<SessionDir>, ControlError> {

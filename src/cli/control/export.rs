@@ -16,11 +16,34 @@ use crate::wire::replay::Replay;
 
 /// Prints the whole session.
 pub(super) fn export(dir: &SessionDir, format: ExportFormat) -> Result<u8, ControlError> {
+    let mut stdout = Stdout::new();
+    each_piece(dir, format, |piece| {
+        stdout.write(piece.as_bytes(), None);
+        Ok(!stdout.is_closed())
+    })?;
+    Ok(if stdout.is_closed() { Exit::BrokenPipe.code() } else { Exit::Ok.code() })
+}
+
+/// Writes the whole session to a file.
+pub(in crate::cli) fn export_to(dir: &SessionDir, format: ExportFormat, file: File) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut file = std::io::BufWriter::new(file);
+    each_piece(dir, format, |piece| file.write_all(piece.as_bytes()).map(|()| true))?;
+    file.flush()
+}
+
+/// Gives the transcript to `write`, piece by piece, until that says no.
+fn each_piece(
+    dir: &SessionDir,
+    format: ExportFormat,
+    mut write: impl FnMut(&str) -> std::io::Result<bool>,
+) -> std::io::Result<()> {
     let mut lines = Lines::new(File::open(dir.events())?);
     let mut transcript = Replay::whole();
-    let mut stdout = Stdout::new();
     let mut writer = Writer { format, first: true };
-    stdout.write(writer.head(&dir.name()).as_bytes(), None);
+    if !write(&writer.head(&dir.name()))? {
+        return Ok(());
+    }
     let mut messages = Vec::new();
     loop {
         let line = lines.next()?;
@@ -30,14 +53,14 @@ pub(super) fn export(dir: &SessionDir, format: ExportFormat) -> Result<u8, Contr
             None => transcript.finish(&mut messages),
         }
         for message in messages.drain(..) {
-            stdout.write(writer.message(&message).as_bytes(), None);
+            if !write(&writer.message(&message))? {
+                return Ok(());
+            }
         }
-        if at_end || stdout.is_closed() {
-            break;
+        if at_end {
+            return write(writer.tail()).map(drop);
         }
     }
-    stdout.write(writer.tail().as_bytes(), None);
-    Ok(if stdout.is_closed() { Exit::BrokenPipe.code() } else { Exit::Ok.code() })
 }
 
 struct Writer {

@@ -18,6 +18,11 @@ pub(super) fn status(base: &Base, dir: &SessionDir, as_json: bool) -> Result<u8,
     Ok(super::super::print(text.as_bytes()))
 }
 
+/// What a person sees of it.
+pub(super) fn text(base: &Base, dir: &SessionDir) -> Result<String, ControlError> {
+    Ok(Status::read(base, dir)?.text())
+}
+
 struct Status {
     name: String,
     path: String,

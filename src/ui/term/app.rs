@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::clipboard;
 use super::editor::{Asked, Editor};
 use super::history::History;
 use super::keys::Decoder;
@@ -21,7 +22,9 @@ use super::scribe::Scribe;
 use super::style::Style;
 use super::tty::{self, Tty};
 use super::view::{Area, View};
-use super::{Item, Options, Shared};
+use super::{Bell, Item, Options, Shared};
+use crate::agent::approval::is_answer;
+use crate::agent::console::is_command;
 use crate::exit::Exit;
 use crate::runtime::inbox::{Event, Running, Typed};
 use crate::session::stats::Stats;
@@ -38,6 +41,9 @@ const TICK: Duration = Duration::from_secs(1);
 const STOP: Duration = Duration::from_millis(300);
 /// When the inbox is full, it is tried again after this.
 const AGAIN: Duration = Duration::from_millis(10);
+
+/// After a turn this long a person may be looking elsewhere.
+const LONG_TURN: Duration = Duration::from_secs(10);
 
 const LEAVE_HINT: &str = "Ctrl+C again leaves";
 
@@ -71,6 +77,8 @@ pub(super) struct App {
     tokens: (u64, u64),
     children: usize,
     hint: Option<&'static str>,
+    /// A question waits for an answer.
+    asked: bool,
     /// Ctrl+C was the last key, and there was nothing to interrupt.
     leaving: bool,
     last_frame: Option<Instant>,
@@ -114,6 +122,7 @@ impl App {
             tokens: (0, 0),
             children: 0,
             hint: None,
+            asked: false,
             leaving: false,
             last_frame: None,
             dirty: true,
@@ -258,14 +267,39 @@ impl App {
             Item::Print(text) => self.scribe.print(&text),
             Item::Remark(text) => self.scribe.line(Style::CYAN, &text),
             Item::Blank => self.scribe.blank(),
+            Item::Asked(question) => {
+                self.scribe.line(Style::YELLOW, &question);
+                self.asked = true;
+                self.ring();
+            }
+            Item::Insert(text) => self.editor.insert(&text),
+            Item::Model(name) => self.options.model = name,
+            Item::Clipboard(Ok(bytes)) => self.send(Event::Typed(Typed::Image(bytes))),
+            Item::Clipboard(Err(why)) => self.hint = Some(why),
             Item::Turn(content) => self.turn_begins(content),
             Item::ChildStarted(text) => self.scribe.line(Style::PLAIN, &text),
             Item::Figures(busy, stats) => self.figures(busy, &stats),
             Item::TurnEnded => {
                 self.scribe.close();
-                self.turn = None;
+                self.asked = false;
+                if self.turn.take().is_some_and(|turn| turn.since.elapsed() >= LONG_TURN) {
+                    self.ring();
+                }
             }
             Item::Close => {}
+        }
+    }
+
+    /// Tells a person who looks elsewhere.
+    fn ring(&self) {
+        let bytes: &[u8] = match self.options.bell {
+            Bell::Off => return,
+            Bell::Bell => b"\x07",
+            Bell::Osc9 => b"\x1b]9;bash-agent is waiting for you\x07",
+            Bell::Osc777 => b"\x1b]777;notify;bash-agent;it is waiting for you\x07",
+        };
+        if !self.away {
+            tty::write(bytes);
         }
     }
 
@@ -417,7 +451,10 @@ impl App {
                     self.view.clear(&mut bytes);
                     tty::write(bytes.as_bytes());
                 }
-                Asked::Image => self.hint = Some("there is no image in the clipboard"),
+                Asked::Image => {
+                    let shared = Arc::clone(&self.shared);
+                    clipboard::image(move |image| shared.push(Item::Clipboard(image), None));
+                }
                 Asked::OpenEditor => self.open_editor(),
             }
         }
@@ -466,7 +503,8 @@ impl App {
             }
             return;
         }
-        if word.starts_with('/') {
+        let answers = std::mem::take(&mut self.asked) && is_answer(word);
+        if is_command(word) || answers {
             self.scribe.echo(word);
         } else if self.turn.is_some() && !matches!(word, "exit" | "quit") {
             self.queue.push(text.clone());

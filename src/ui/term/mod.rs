@@ -22,6 +22,7 @@
 //! Without a capable terminal on stdin and stdout, or with `--plain` (screen readers), `ui::plain` reads lines instead.
 
 mod app;
+mod clipboard;
 mod complete;
 mod editor;
 mod history;
@@ -60,6 +61,21 @@ pub use complete::Sources;
 /// What waits to be shown may grow to this; then whoever shows more waits.
 const MOST_WAITING: usize = 4 << 20;
 
+/// How a person is told that a long turn has ended, or that a question waits (`bell =`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bell {
+    /// Not at all.
+    Off,
+    /// BEL.
+    #[default]
+    Bell,
+    /// A desktop notification: OSC 9 (iTerm2, kitty, WezTerm, Windows Terminal).
+    Osc9,
+    /// The same: OSC 777 (urxvt, foot, VTE).
+    Osc777,
+}
+
 /// How the terminal is used.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -73,6 +89,8 @@ pub struct Options {
     pub history: PathBuf,
     /// What can be completed.
     pub sources: Sources,
+    /// How a person is called.
+    pub bell: Bell,
     /// `$VISUAL` or `$EDITOR`, for Ctrl+G.
     pub editor: Option<String>,
 }
@@ -88,6 +106,14 @@ enum Item {
     /// A remark of ours.
     Remark(String),
     Blank,
+    /// A question that the next line may answer.
+    Asked(String),
+    /// Text for the line being typed.
+    Insert(String),
+    /// Another model's name.
+    Model(String),
+    /// What the clipboard held.
+    Clipboard(Result<Vec<u8>, &'static str>),
     /// A turn begins, with this input if a person's.
     Turn(Option<String>),
     ChildStarted(String),
@@ -103,7 +129,7 @@ impl Item {
             Self::Message(Message::Text { content } | Message::Thinking { content }) => content.len(),
             Self::Message(Message::ToolResult { content, .. }) => content.len(),
             Self::Message(Message::ToolCall { input, .. }) => 2 * input.len(),
-            Self::Notice(text) | Self::Print(text) | Self::Remark(text) => text.len(),
+            Self::Notice(text) | Self::Asked(text) | Self::Print(text) | Self::Remark(text) => text.len(),
             Self::Turn(Some(text)) => text.len(),
             _ => 0,
         }
@@ -239,7 +265,7 @@ impl Display for Terminal {
     }
 
     fn approval(&mut self, approval: &Approval, at_terminal: bool) {
-        self.push(Item::Print(safe(&approval.question(at_terminal))));
+        self.push(Item::Asked(safe(&approval.question(at_terminal))));
     }
 
     fn notice(&mut self, text: &str) {
@@ -267,6 +293,14 @@ impl Display for Terminal {
         Ok(())
     }
 
+    fn insert(&mut self, text: &str) {
+        self.push(Item::Insert(text.to_owned()));
+    }
+
+    fn model_changed(&mut self, name: &str) {
+        self.push(Item::Model(name.to_owned()));
+    }
+
     fn turn_begins(&mut self, content: Option<&str>) {
         self.push(Item::Turn(content.map(str::to_owned)));
     }
@@ -292,8 +326,10 @@ impl Display for Terminal {
     }
 
     fn finish(&mut self, run: &RunEnd<'_>) {
-        self.push(Item::Remark("Goodbye!".to_owned()));
-        self.push(Item::Remark(format!("Resume with: --session {}  or  --continue", run.session_id)));
+        if !run.moves_on {
+            self.push(Item::Remark("Goodbye!".to_owned()));
+            self.push(Item::Remark(format!("Resume with: --session {}  or  --continue", run.session_id)));
+        }
         self.close();
     }
 }
