@@ -142,7 +142,7 @@ pub struct AgentArgs {
     #[arg(long)]
     pub no_mask: bool,
 
-    /// Interactive without an own line editor, cursor moves and drawn tables: for screen readers and simple terminals
+    /// Interactive without an own line editor and cursor moves: for screen readers and simple terminals
     #[arg(long)]
     pub plain: bool,
 
