@@ -271,7 +271,8 @@ guard() { # <private directory>
       kill -0 "$$" 2>/dev/null || break
       sleep 0.1 2>/dev/null || sleep 1
     fi
-    kill -CONT "$$" 2>/dev/null
+    # (Only where it waits: a trap that comes while bash reads a `$(` of the script can confuse it.)
+    [[ ! -s $1/busy_turn ]] || kill -CONT "$$" 2>/dev/null
   done
   exec 4<&-
   groups=' '

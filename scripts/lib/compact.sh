@@ -235,6 +235,7 @@ compact_now() {
   local text
   for text in "${NOTES[@]+"${NOTES[@]}"}"; do event_error "$text"; done
   IN_TURN=1
+  printf '1\n' >"$RUN/busy_turn"
   compact manual
   IN_TURN=0
   case $COMPACTED in

@@ -350,6 +350,7 @@ finish_session() { # <exit code>
     end_turn interrupted "$1"
     finish_turn
   fi
+  printf '1\n' >"$RUN/busy_turn"
   end_children
   stop_group "$INPUT_PID"
   # Not between the event of a result and its place in notify.buf.

@@ -36,6 +36,7 @@ begin_turn() {
   fi
   update_stats current_turn_count=+1
   printf '%s\n' "$$" >"$S/agent_running.flag"
+  printf '1\n' >"$RUN/busy_turn"
   show_title 1
 }
 
@@ -190,6 +191,7 @@ finish_turn() {
   [[ -n $ID_FIELD ]] && ((TURN_EXIT)) && ID_FIELD="$ID_FIELD,\"exit\":$TURN_EXIT"
   event "{\"type\":\"stop\",\"reason\":\"$reason\"$ID_FIELD"
   rm -f -- "$S/agent_running.flag"
+  : >"$RUN/busy_turn"
   IN_TURN=0
   show_message STOP "$TURN_REASON"
   if [[ $FORMAT == text && -s $RUN/turn.text && $TURN_EXIT == 0 ]]; then show_answer; fi
