@@ -15,7 +15,8 @@ use bash_agent::runtime::fifo;
 use bash_agent::session::{active, paths::SessionDir, stats::Stats};
 use bash_agent::wire::json;
 use bash_agent::wire::resp;
-use common::{Running, World, tape, wait_for};
+use common::{LIMIT, Running, World, tape, wait_for};
+use mock_model::{After, Rule, Server, When};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -240,33 +241,111 @@ fn bash_children_of_the_bash_agent_answer_and_are_counted() {
     real_children(common::bash_agent(), common::bash_agent());
 }
 
-fn real_children(parent: PathBuf, child: PathBuf) {
-    let world = World::with(parent);
-    let calls = (0..6).map(|number| sub_agent(&format!("c{number}"), "work"));
-    // Children play the same cassette: their own SubAgent calls are refused.
-    let cassette = world.cassette("c", &[tape::calls(calls), tape::says("the end")].concat());
-    let cassette = cassette.to_str().unwrap();
-    let mut command = world.command(["--session", "parent", "-p", "script", "-m", cassette, "--print", "go"]);
-    // The Bash agent by itself, without the binary's filters.
-    command.env("BASH_AGENT_SUBAGENT", child).env("BASH_AGENT_CORE", "");
-    ends_with(Running::start(command), 0);
-    let dir = world.session("parent");
-    let ids = counted_once(&dir, 12);
-    assert_eq!(ids.len(), 6);
-    let mut input = 0;
-    for id in &ids {
-        let child = world.session(id);
-        let (stats, _) = Stats::load(&child.stats()).unwrap();
-        assert_eq!(stats.agent_request_count, 2);
-        input += stats.total_input_tokens;
-        assert!(fs::read_to_string(child.conversation()).unwrap().contains("recursion"));
-        assert!(!child.input_fifo().exists() && !child.notify_fifo().exists());
+/// Tokens that the mock says it read for child `number`; the parent's calls cost the mock's usual 5010.
+fn input_of(number: usize) -> u64 {
+    100 + number as u64
+}
+
+/// What the mock answers: all children at the same moment, when `go` is released, with every kind of byte, one of them
+/// with 1 MB; every fifth gets an error.
+fn answers(count: usize) -> Vec<Rule> {
+    let rule = |when: String, answer: &str| Rule { when: When::Body(when), answer: answer.parse().unwrap() };
+    let mut rules = Vec::new();
+    for (number, text) in texts(count).iter().enumerate() {
+        let text = match number {
+            4 => json::clean(text).into_owned(),
+            _ => json::clean(&text[..text.len().min(4096)]).into_owned(),
+        };
+        let answer = match number % 5 {
+            3 => "wait go\nstatus 400\nerror invalid_request_error no such thing".to_owned(),
+            _ => format!(
+                "wait go\ntext {}\nusage {} 2 3 1",
+                json!(format!("{number}:{text}")),
+                input_of(number)
+            ),
+        };
+        rules.push(rule(format!("\"content\":\"CHILD {number}.\""), &answer));
     }
-    let events = events(&dir);
-    let usage = of_type(&events, "usage");
-    let of_children = usage.iter().filter(|event| event["kind"] == "sub_agent");
-    assert_eq!(of_children.map(|event| event["input_tokens"].as_u64().unwrap()).sum::<u64>(), input);
-    assert!(of_type(&events, "sub_agent_result").iter().all(|event| event["text"] == "the end"));
+    rules.push(rule("Sub-agent started".to_owned(), "text go on"));
+    let calls: Vec<String> = (0..count)
+        .map(|number| {
+            let input = json!({"prompt": format!("CHILD {number}."), "description": "a child"});
+            format!("tool SubAgent c{number} {input}")
+        })
+        .collect();
+    rules.push(rule("\"content\":\"PARENT\"".to_owned(), &calls.join("\n")));
+    rules
+}
+
+/// Children against the mock: each result is counted and delivered once, and the totals are those of the mock's records.
+fn real_children(parent: PathBuf, child: PathBuf) {
+    let rounds = std::env::var("STRESS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let count = if rounds.is_some() { 20 } else { 6 };
+    for round in 0..rounds.unwrap_or(1) {
+        let server = Server::start(answers(count), After::Nothing).unwrap();
+        let world = World::with(parent.clone());
+        let mut command =
+            world.command(["--session", "parent", "--max-sub-agents", "20", "--print", "PARENT"]);
+        command.env("ANTHROPIC_BASE_URL", server.url()).env("BASH_AGENT_SUBAGENT", &child);
+        // The Bash agent by itself, without the binary's filters.
+        command.env("BASH_AGENT_CORE", "");
+        let mut agent = Running::start(command);
+        // The parent has asked twice, and each child once.
+        assert!(server.wait_requests(count + 2, LIMIT), "round {round}");
+        server.release("go");
+        let (status, stderr) = agent.wait_within(LIMIT * 4);
+        assert_eq!(status.code(), Some(0), "round {round}: {stderr}");
+
+        let mut answered = 0;
+        let (mut input, mut output) = (0, 0);
+        let mut seen = HashSet::new();
+        for request in server.requests() {
+            let body = String::from_utf8(request.body).unwrap();
+            let child = (0..count).find(|number| body.contains(&format!("\"content\":\"CHILD {number}.\"")));
+            assert!(!request.unscripted && child.is_none_or(|number| seen.insert(number)), "round {round}");
+            if child.is_none_or(|number| number % 5 != 3) {
+                answered += child.map_or(0, |_| 1);
+                input += child.map_or(5010, input_of);
+                output += child.map_or(5, |_| 2);
+            }
+        }
+        assert_eq!(seen.len(), count);
+        let dir = world.session("parent");
+        let ids = counted_once(&dir, answered);
+        assert_eq!(ids.len(), count, "round {round}");
+        let (stats, _) = Stats::load(&dir.stats()).unwrap();
+        assert_eq!((stats.total_input_tokens, stats.total_output_tokens), (input, output), "round {round}");
+        assert_eq!(
+            (stats.total_cache_read_tokens, stats.total_cache_creation_tokens),
+            (3 * answered, answered)
+        );
+        let events = events(&dir);
+        let mut failed = 0;
+        for event in of_type(&events, "sub_agent_result") {
+            if event["status"] == "failed" {
+                assert!(event["text"].as_str().unwrap().contains("no such thing"), "{event}");
+                failed += 1;
+                continue;
+            }
+            let number: usize = event["text"].as_str().unwrap().split(':').next().unwrap().parse().unwrap();
+            assert_eq!(event["input_tokens"], input_of(number));
+            let text = last_text(&world.session(event["session_id"].as_str().unwrap()));
+            assert!(event["text"] == text.as_str(), "the text of {number}");
+            assert!(number != 4 || text.len() > 1_000_000);
+        }
+        assert_eq!(failed, count as u64 - answered);
+        for id in &ids {
+            let child = world.session(id);
+            assert!(!child.input_fifo().exists() && !child.notify_fifo().exists());
+        }
+    }
+}
+
+/// What the model said last.
+fn last_text(dir: &SessionDir) -> String {
+    let conversation = fs::read_to_string(dir.conversation()).unwrap();
+    let line: Value = serde_json::from_str(conversation.lines().last().unwrap()).unwrap();
+    line["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
 #[test]

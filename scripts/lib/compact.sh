@@ -137,7 +137,8 @@ ask_summary() { # <lines to keep>
   return 0
 }
 
-# Summary first, cut last. compact.journal says how to undo what a crash or a full disk left unfinished.
+# Summary first, cut last. compact.journal says how to undo what a crash or a full disk left unfinished. Over a power cut,
+# too: what a step relies on is on the disk before it.
 cut_window() {
   local from=$META_FROM results=$META_RESULTS conversation cut archive old
   conversation=$(($(wc -c <"$S/conversation.jsonl")))
@@ -149,11 +150,15 @@ cut_window() {
   if ! {
     printf '{"conversation":%d,"cut":%d,"archive":%d,"thinking_from":%d,"results_from":%d,"summary":"%s"}\n' \
       "$conversation" "$cut" "$archive" "$from" "$results" "$old" >"$S/compact.journal.new" &&
+      cp -- "$RUN/summary" "$S/summary.txt.new" &&
+      sync_now "$S/conversation.jsonl" "$S/compact.journal.new" "$S/summary.txt.new" &&
       mv -f -- "$S/compact.journal.new" "$S/compact.journal" &&
-      cp -- "$RUN/summary" "$S/summary.txt.new" && mv -f -- "$S/summary.txt.new" "$S/summary.txt" &&
+      sync_now "$S" &&
+      mv -f -- "$S/summary.txt.new" "$S/summary.txt" &&
       cat -- "$RUN/dropped" >>"$S/conversation-archive.jsonl" &&
       write_meta &&
       tail -n "+$((DROPPED_LINES + 1))" -- "$S/conversation.jsonl" >"$S/conversation.jsonl.new" &&
+      sync_now "$S/conversation-archive.jsonl" "$S/conversation.jsonl.new" &&
       mv -f -- "$S/conversation.jsonl.new" "$S/conversation.jsonl"
   } 2>"$RUN/cut.err"; then
     COMPACT_WHY=$(tail -n 1 "$RUN/cut.err")
@@ -163,6 +168,7 @@ cut_window() {
     rm -f -- "$S/conversation.jsonl.new" "$S/summary.txt.new" "$S/compact.journal.new"
     return 1
   fi
+  sync_now "$S"
   rm -f -- "$S/compact.journal"
   CONV_BYTES=$META_FROM
 }

@@ -214,6 +214,8 @@ run_loop() {
       redraw_prompt
       ;;
     sync)
+      # Done is also: on the disk.
+      wait_sync
       unescape_line id "${RECORD#*$'\t'}"
       json_string id "$id"
       event "{\"type\":\"sync\",\"id\":\"$id\""
@@ -333,6 +335,7 @@ finish() { # <exit code>
       [[ $FORMAT == json && -n $INPUT_PID ]] && show_json "$code"
       ((STDOUT_CLOSED && code == 0)) && code=141
       end_leftovers
+      wait_sync
       close_session
     fi
     # The guard finds nothing left to do.
@@ -357,6 +360,7 @@ finish_session() { # <exit code>
   state_lock "$S"
   stop_group "$NOTIFY_PID"
   state_unlock
+  flush_held
   exec 3>&- 4>&-
 }
 

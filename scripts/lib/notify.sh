@@ -45,6 +45,8 @@ recover_results() {
 read_notices() { # <session dir>
   S=$1
   INBOX_NAME=notify
+  # A full disk does not end the reader: the result is what counts.
+  storage_error() { return 1; }
   exec 3<>"$S/notify.fifo" 6<>"${BELL:-$RUN/bell}"
   # A byte that comes just as a timed `read` gives up is lost (bash looks at the clock after it took it): so these are rare
   # where a guard ends this process with its owner.
@@ -54,6 +56,7 @@ read_notices() { # <session dir>
     if ! next_byte $((RECOVER ? 1 : idle)); then
       noise=0
       ((RECOVER)) && recover_results
+      flush_held && raise_pending
       has_owner || exit 0
       continue
     fi
@@ -148,12 +151,16 @@ append_notice() { # <id or ""> <1 = a result>
     updates="$updates total_cache_creation_tokens=+${FIELDS[8]} total_cost_usd=+$cost"
     printf '%s\n' "${FIELDS[5]} ${FIELDS[6]} ${FIELDS[7]} ${FIELDS[8]} $cost" >>"$RUN/children.used"
   fi
+  flush_held
   state_lock "$S"
-  cat -- "$RUN/notice.lines" >>"$S/events.jsonl"
+  append_whole "$S/events.jsonl" "$RUN/notice.lines"
   # shellcheck disable=SC2086 # words without blanks or patterns
   [[ -z $updates ]] || write_stats < <(printf '%s\n' $updates) 2>/dev/null
-  cat -- "$RUN/notice.frame" >>"$S/notify.buf"
-  [[ -z $2 ]] || take_off_list "$1"
+  if append_whole "$S/notify.buf" "$RUN/notice.frame"; then
+    [[ -z $2 ]] || take_off_list "$1"
+  else
+    hold_notice "$1"
+  fi
   state_unlock
   case $FORMAT in
   stream-json) cat -- "$RUN/notice.lines" ;;
@@ -161,6 +168,38 @@ append_notice() { # <id or ""> <1 = a result>
   messages) [[ -n $2 ]] && cat -- "$RUN/notice.frame" ;;
   esac
   return 0
+}
+
+# Whole or not at all.
+append_whole() { # <file> <file with what is appended>
+  local size=0
+  [[ -e $1 ]] && size=$(($(wc -c <"$1")))
+  cat -- "$2" 2>"$RUN/append.err" >>"$1" && return 0
+  dd if=/dev/null of="$1" bs=1 seek="$size" count=0 2>/dev/null
+  return 1
+}
+
+# notify.buf cannot be written: the result waits in this process's own directory, and is told.
+hold_notice() { # <id or "">
+  local reason
+  reason=$(tail -n 1 "$RUN/append.err")
+  cat -- "$RUN/notice.frame" >>"$RUN/held"
+  [[ -z $1 ]] || printf '%s\n' "$1" >>"$RUN/held.ids"
+  say_warning "cannot write $S/notify.buf: ${reason##*: }; a result is kept in memory and delivered when there is space again"
+}
+
+# Whether there was something, and it is in notify.buf now.
+flush_held() {
+  local id code=1
+  [[ -s $RUN/held ]] || return 1
+  state_lock "$S"
+  if append_whole "$S/notify.buf" "$RUN/held"; then
+    code=0
+    while IFS= read -r id; do take_off_list "$id"; done < <(cat -- "$RUN/held.ids" 2>/dev/null)
+    rm -f -- "$RUN/held" "$RUN/held.ids"
+  fi
+  state_unlock
+  return "$code"
 }
 
 # The flag is looked at after the buffer was written, the buffer after the flag was taken away: nothing is left lying.

@@ -155,6 +155,8 @@ open_session() {
   recover_notices
   FRESH=1
   [[ -s $S/events.jsonl ]] && FRESH=0
+  # Who names a new session's files is to be synced once, too.
+  ((FRESH)) && SYNC_DIRS=("$S" "$PROJECT_DIR" "$BASE/projects" "$BASE" "${BASE%/*}")
   return 0
 }
 
@@ -305,7 +307,7 @@ undo_compaction() {
   rm -f -- "$S/conversation.jsonl.tmp" "$S/conversation.jsonl.new"
   dd if=/dev/null of="$S/conversation-archive.jsonl" bs=1 seek="$JOURNAL_ARCHIVE" count=0 2>/dev/null || return 1
   run_awk json_cli.awk -v op=get -v key=summary "$S/compact.journal" >"$S/summary.txt.new" &&
-    mv -f -- "$S/summary.txt.new" "$S/summary.txt" || return 1
+    sync_now "$S/conversation-archive.jsonl" "$S/summary.txt.new" && mv -f -- "$S/summary.txt.new" "$S/summary.txt" || return 1
   if load_meta "$S" && [[ $META_FROM != "$JOURNAL_FROM" || $META_RESULTS != "$JOURNAL_RESULTS" ]]; then
     META_FROM=$JOURNAL_FROM META_RESULTS=$JOURNAL_RESULTS
     write_meta || return 1
@@ -326,10 +328,10 @@ make_files() {
     state_lock "$S"
     mend_tail events.jsonl
     # New contents that never took their file's place; who else replaces files here holds the lock.
-    rm -f -- "$S"/*.tmp "$S"/.agent-*.tmp
+    rm -f -- "$S"/*.tmp "$S"/.agent-*.tmp "$S"/*.new
     state_unlock
   else
-    rm -f -- "$S"/*.tmp
+    rm -f -- "$S"/*.tmp "$S"/*.new
   fi
   if [[ ! -e $S/stats.json ]]; then
     [[ -s $S/conversation.jsonl ]] && note "$S/stats.json is missing: its counts start from 0"
@@ -589,6 +591,32 @@ event_error() { # <message>   an `error` event, and what a person sees
   json_string message "$1"
   event "{\"type\":\"error\",\"message\":\"$message\""
   show_error "$1"
+}
+
+# ---- The disk: what a turn wrote reaches it while the request is under way (DESIGN "Durability").
+
+SYNC_PID='' SYNC_DIRS=()
+
+sync_now() { # <file or directory>…   returns when they are on the disk
+  sync -d -- "$@" 2>/dev/null || sync
+}
+
+start_sync() {
+  wait_sync
+  (
+    close_own
+    trap - INT TERM HUP USR1 USR2 CONT PIPE EXIT
+    sync_now "$S/conversation.jsonl" "$S/input.ids" "$S/events.jsonl" "${SYNC_DIRS[@]+"${SYNC_DIRS[@]}"}"
+  ) </dev/null >/dev/null 2>&1 &
+  SYNC_PID=$!
+  SYNC_DIRS=()
+}
+
+# A signal only interrupts the wait.
+wait_sync() {
+  [[ -n $SYNC_PID ]] || return 0
+  while kill -0 "$SYNC_PID" 2>/dev/null; do wait "$SYNC_PID" 2>/dev/null; done
+  SYNC_PID=
 }
 
 # ---- active_sub.count and .list

@@ -62,6 +62,7 @@ work_turn() {
     ((INTERRUPTED || ENDING)) && end_cancelled && return 0
     # A summary counts too.
     limit_reached && end_limited && return 0
+    start_sync
     ask_mending
     # Nobody reads any more: the run ends quietly.
     if ((STDOUT_CLOSED)) && [[ $ANSWER == failed ]]; then ANSWER=interrupted; fi
@@ -187,12 +188,15 @@ tell_model() { # <its name>
 finish_turn() {
   local reason
   json_string reason "$TURN_REASON"
+  # Who hears that the turn has ended may rely on its input being on the disk.
+  wait_sync
   # Who waits for the input of this id exits as a one-shot run of the turn would.
   [[ -n $ID_FIELD ]] && ((TURN_EXIT)) && ID_FIELD="$ID_FIELD,\"exit\":$TURN_EXIT"
   event "{\"type\":\"stop\",\"reason\":\"$reason\"$ID_FIELD"
   rm -f -- "$S/agent_running.flag"
   : >"$RUN/busy_turn"
   IN_TURN=0
+  start_sync
   show_message STOP "$TURN_REASON"
   if [[ $FORMAT == text && -s $RUN/turn.text && $TURN_EXIT == 0 ]]; then show_answer; fi
   show_title 0

@@ -242,7 +242,9 @@ impl Agent {
             };
             let start = match work {
                 Work::User { content, id, file } => Start::User { content, id, file },
-                Work::Notify if self.has_results() => Start::Notify,
+                Work::Notify if self.has_results() && (until == Until::Done || self.keeps_held()) => {
+                    Start::Notify
+                }
                 Work::Notify => continue,
                 Work::Command(line) => {
                     self.run_command(&line)?;
@@ -282,6 +284,20 @@ impl Agent {
             let text = format!("ended what commands had left running: pid {}", pids.join(", "));
             self.recorder.display().notice(&text);
         }
+    }
+
+    /// Puts what was held in memory into notify.buf. While the disk is full an idle agent holds it and waits: a turn of
+    /// its own could not be written either.
+    fn keeps_held(&mut self) -> bool {
+        if self.held.is_empty() {
+            return true;
+        }
+        if notify::keep(&self.session.dir, &self.held).is_err() {
+            return false;
+        }
+        // A list that still names them is put right at the next start.
+        let _ = notify::delivered(&self.session.dir, &std::mem::take(&mut self.held));
+        true
     }
 
     /// Whether results or remarks wait for a turn.

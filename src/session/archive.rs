@@ -58,6 +58,8 @@ pub fn compact(
         results_from: meta.results_from,
         summary: old_summary,
     };
+    // The journal knows a broken compaction by the conversation's length: over a power cut, too.
+    source.sync_data().map_err(StorageError::at("sync", &dir.conversation()))?;
     replace(&dir.compact_journal(), journal.to_json().as_bytes(), Durability::Synced)?;
     meta.thinking_from = journal.conversation - cut;
     meta.results_from = journal.results_from.saturating_sub(cut);

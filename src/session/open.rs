@@ -249,9 +249,11 @@ fn sweep_temporaries(dir: &SessionDir) -> Result<(), StorageError> {
     let read = |error| StorageError::at("read", dir.path())(error);
     for entry in fs::read_dir(dir.path()).map_err(read)? {
         let entry = entry.map_err(read)?;
-        if entry.file_name().as_encoded_bytes().ends_with(b".tmp")
-            && entry.file_type().is_ok_and(|kind| kind.is_file())
-        {
+        let name = entry.file_name();
+        // `.new`: the Bash agent's.
+        let is_temporary =
+            [".tmp", ".new"].iter().any(|end| name.as_encoded_bytes().ends_with(end.as_bytes()));
+        if is_temporary && entry.file_type().is_ok_and(|kind| kind.is_file()) {
             remove(&entry.path())?;
         }
     }

@@ -249,7 +249,13 @@ impl Running {
     /// Waits for its end; the status and all of stderr.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
-        let end = Instant::now() + LIMIT;
+        self.wait_within(LIMIT)
+    }
+
+    /// `wait`, for what may take longer.
+    #[track_caller]
+    pub(crate) fn wait_within(&mut self, limit: Duration) -> (ExitStatus, String) {
+        let end = Instant::now() + limit;
         // std has no wait with a time limit.
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

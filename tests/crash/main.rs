@@ -1,16 +1,19 @@
-//! Kills the agent at every call that changes something below its home, or makes that call fail, and looks at what is
-//! left (DESIGN "Durability", CASES A, B, N8, Q1).
+//! Kills the agent at every call that changes something below its home, cuts the power there, or makes that call fail,
+//! and looks at what is left (DESIGN "Durability", CASES A, B, N8, Q1).
 //!
-//! A library written in C (`shim.c`), preloaded into the agent, counts those calls; `cargo test` tries a sample of the
-//! points, `CRASH_FULL=1 cargo test --test crash` (`make soak`) each point in each mode. `CRASH_POINT=MODE:N`,
-//! `MODE:N:M` with the next start killed at call M, or `MODE:N:M:bash` with the Bash agent going on, tries one.
-#![cfg(all(target_os = "linux", target_env = "gnu"))]
+//! A tracer written in C (`tracer.c`, ptrace) runs the agent and all it starts, the Bash agent with its awk, mv and cat
+//! too, and counts those calls. `cargo test` tries a sample of the points, `CRASH_FULL=1 cargo test --test crash`
+//! (`make soak`) each point in each mode; `CRASH_FULL=2/8` the second of eight parts of them. `CRASH_POINT=MODE:N`,
+//! `MODE:N:M` with the next start killed at call M, `MODE:N:M:bash` with the Bash agent going on, or `MODE:N:M:victim`
+//! with the Bash agent disturbed, tries one.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test crate")]
 
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod power;
 mod scenario;
 
 use std::path::{Path, PathBuf};
@@ -18,19 +21,29 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use scenario::{Mode, Point};
+use scenario::{Mode, Point, Victim};
 
-/// How many points `cargo test` tries.
-const SAMPLE: usize = 63;
+/// How many points `cargo test` tries with the binary, and with the Bash agent, which takes longer.
+const SAMPLE: usize = 60;
+const SAMPLE_IN_BASH: usize = 13;
 
 #[test]
 fn whatever_call_is_the_last_the_session_goes_on() {
-    let shim = Shim::build();
-    let (calls, problems) = scenario::play(&shim.library, None);
+    try_points(Victim::Binary, SAMPLE, &Mode::ALL);
+}
+
+#[test]
+fn whatever_call_of_the_bash_agent_is_the_last_the_session_goes_on() {
+    try_points(Victim::Bash, SAMPLE_IN_BASH, &Mode::IN_BASH);
+}
+
+fn try_points(victim: Victim, sample: usize, modes: &[Mode]) {
+    let tracer = Tracer::build();
+    let (calls, problems) = scenario::play(&tracer.program, victim, None);
     assert_eq!(problems, Vec::<String>::new(), "the undisturbed run");
     let total = calls.len();
-    assert!(total > 200, "only {total} calls were counted: is the agent linked dynamically?");
-    let points = points(total);
+    assert!(total > 200, "only {total} calls were counted");
+    let points = points(victim, total, sample, modes);
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     // The agent waits for the disk a lot, so a few at once are good.
@@ -39,7 +52,7 @@ fn whatever_call_is_the_last_the_session_goes_on() {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (calls, problems) = scenario::play(&shim.library, Some(*point));
+                    let (calls, problems) = scenario::play(&tracer.program, victim, Some(*point));
                     if problems.is_empty() {
                         continue;
                     }
@@ -53,13 +66,9 @@ fn whatever_call_is_the_last_the_session_goes_on() {
         }
     });
     let failures = failures.into_inner().unwrap();
-    assert!(
-        failures.is_empty(),
-        "{} of {} points failed:\n{}",
-        failures.len(),
-        points.len(),
-        failures.join("\n")
-    );
+    let (failed, tried) = (failures.len(), points.len());
+    eprintln!("{victim:?}: {total} calls, {tried} points, {failed} failed");
+    assert!(failures.is_empty(), "{failed} of {tried} points failed:\n{}", failures.join("\n"));
 }
 
 /// How many damages `cargo test` tries, in each of two worlds.
@@ -80,44 +89,53 @@ fn whatever_is_damaged_the_session_goes_on() {
 }
 
 /// The points to try among `total` calls.
-fn points(total: usize) -> Vec<Point> {
+fn points(victim: Victim, total: usize, sample: usize, modes: &[Mode]) -> Vec<Point> {
     if let Ok(text) = std::env::var("CRASH_POINT") {
         let mut words = text.split(':');
         let name = words.next().unwrap();
-        let mode = *Mode::ALL.iter().find(|mode| mode.name() == name).expect("a mode");
+        let mode = *Mode::EVERY.iter().find(|mode| mode.name() == name).expect("a mode");
         let number = words.next().expect("CRASH_POINT=MODE:N or MODE:N:M").parse().unwrap();
         let again = words.next().and_then(|again| again.parse().ok()).filter(|again| *again > 0);
-        return vec![Point { mode, number, again, in_bash: words.next() == Some("bash") }];
+        let last = words.next();
+        let is_meant = (last == Some("victim")) == (victim == Victim::Bash);
+        let point = Point { mode, number, again, in_bash: last == Some("bash"), victim };
+        return is_meant.then_some(point).into_iter().collect();
     }
-    let full = std::env::var_os("CRASH_FULL").is_some();
-    let count = if full { total * Mode::ALL.len() } else { SAMPLE };
+    let full = std::env::var("CRASH_FULL").ok();
+    let count = if full.is_some() { total * modes.len() } else { sample };
     // Neighbours differ in mode. The next start makes about 60 calls before its turn begins.
     let point = |index: usize| Point {
-        mode: Mode::ALL[index % Mode::ALL.len()],
+        mode: modes[index % modes.len()],
         number: 1 + index * total / count,
-        again: (index % 2 == 1).then_some(1 + index * 7 % 60),
-        in_bash: index % 8 == 2,
+        again: (victim == Victim::Binary && index % 2 == 1).then_some(1 + index * 7 % 60),
+        in_bash: victim == Victim::Binary && index % 8 == 2,
+        victim,
     };
-    (0..count).map(point).collect()
+    let part = full.and_then(|full| {
+        let (part, parts) = full.split_once('/')?;
+        Some((part.parse::<usize>().ok()?, parts.parse::<usize>().ok()?))
+    });
+    let (part, parts) = part.unwrap_or((1, 1));
+    (count * (part - 1) / parts..count * part / parts).map(point).collect()
 }
 
-/// The preloaded library, compiled for this run.
-struct Shim {
+/// The tracer, compiled for this run.
+struct Tracer {
     _dir: tempfile::TempDir,
-    library: PathBuf,
+    program: PathBuf,
 }
 
-impl Shim {
+impl Tracer {
     fn build() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let library = dir.path().join("shim.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crash/shim.c");
+        let program = dir.path().join("tracer");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crash/tracer.c");
         let status = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-            .args([&library, &source])
+            .args(["-O1", "-Wall", "-Werror", "-o"])
+            .args([&program, &source])
             .status()
             .expect("cc, which rustc needs too");
         assert!(status.success());
-        Self { _dir: dir, library }
+        Self { _dir: dir, program }
     }
 }

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::check::{self, Before};
 use crate::common::{Ran, Running, World, bash_agent, program, tape, wait_for};
+use crate::power::{self, Disk};
 
 pub(crate) const NAME: &str = "crash";
 pub(crate) const PLAN: &str = "1. look\n2. mend\n";
@@ -22,44 +23,94 @@ pub(crate) const REMARK: &str = "steer left, please";
 pub(crate) const CHILD: &str = "sub_from_elsewhere";
 pub(crate) const LAST_WORDS: [&str; 2] = ["bye", "recovered"];
 
-/// How a call is disturbed (shim.c).
+/// Who is disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Binary,
+    Bash,
+}
+
+/// How a call is disturbed (tracer.c), and for a power cut what the disk keeps (power.rs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     KillBefore,
     KillHalf,
     KillAfter,
+    /// Only the Bash agent itself: its helpers go on.
+    KillMain,
     NoSpaceOnce,
     NoSpaceFromHere,
     IoErrorOnce,
     ReadOnlyFromHere,
+    Power(Disk),
 }
 
 impl Mode {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::KillBefore,
         Self::NoSpaceOnce,
+        Self::Power(Disk::Strict),
         Self::KillHalf,
         Self::NoSpaceFromHere,
+        Self::Power(Disk::Short),
         Self::KillAfter,
         Self::IoErrorOnce,
+        Self::Power(Disk::Zeros),
         Self::ReadOnlyFromHere,
     ];
 
-    /// As the shim knows it.
+    pub(crate) const IN_BASH: [Self; 7] = [
+        Self::KillBefore,
+        Self::Power(Disk::Strict),
+        Self::KillHalf,
+        Self::KillMain,
+        Self::Power(Disk::Short),
+        Self::KillAfter,
+        Self::Power(Disk::Zeros),
+    ];
+
+    pub(crate) const EVERY: [Self; 11] = [
+        Self::KillBefore,
+        Self::KillHalf,
+        Self::KillAfter,
+        Self::KillMain,
+        Self::NoSpaceOnce,
+        Self::NoSpaceFromHere,
+        Self::IoErrorOnce,
+        Self::ReadOnlyFromHere,
+        Self::Power(Disk::Strict),
+        Self::Power(Disk::Short),
+        Self::Power(Disk::Zeros),
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::KillBefore => "kill-before",
             Self::KillHalf => "kill-half",
             Self::KillAfter => "kill-after",
+            Self::KillMain => "main-before",
             Self::NoSpaceOnce => "enospc-once",
             Self::NoSpaceFromHere => "enospc-on",
             Self::IoErrorOnce => "eio-once",
             Self::ReadOnlyFromHere => "erofs-on",
+            Self::Power(Disk::Strict) => "power-strict",
+            Self::Power(Disk::Short) => "power-short",
+            Self::Power(Disk::Zeros) => "power-zeros",
+        }
+    }
+
+    /// As the tracer knows it. The Bash agent is many processes, which die together.
+    fn of_tracer(self, victim: Victim) -> &'static str {
+        match (self, victim) {
+            (Self::Power(_), _) | (Self::KillBefore, Victim::Bash) => "all-before",
+            (Self::KillHalf, Victim::Bash) => "all-half",
+            (Self::KillAfter, Victim::Bash) => "all-after",
+            _ => self.name(),
         }
     }
 
     pub(crate) fn kills(self) -> bool {
-        matches!(self, Self::KillBefore | Self::KillHalf | Self::KillAfter)
+        matches!(self, Self::KillBefore | Self::KillHalf | Self::KillAfter | Self::KillMain | Self::Power(_))
     }
 }
 
@@ -72,12 +123,18 @@ pub(crate) struct Point {
     pub(crate) again: Option<usize>,
     /// The Bash agent goes on with the session.
     pub(crate) in_bash: bool,
+    pub(crate) victim: Victim,
 }
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CRASH_POINT={}:{}", self.mode.name(), self.number)?;
-        write!(f, ":{}{}", self.again.unwrap_or(0), if self.in_bash { ":bash" } else { "" })
+        let last = match self.victim {
+            Victim::Bash => ":victim",
+            Victim::Binary if self.in_bash => ":bash",
+            Victim::Binary => "",
+        };
+        write!(f, ":{}{last}", self.again.unwrap_or(0))
     }
 }
 
@@ -121,42 +178,44 @@ fn cassette() -> Vec<String> {
 
 /// Plays the session, disturbed at `point`, then opens it again as a user would. Returns the calls that were counted
 /// and what is wrong.
-pub(crate) fn play(shim: &Path, point: Option<Point>) -> (Vec<String>, Vec<String>) {
+pub(crate) fn play(tracer: &Path, victim: Victim, point: Option<Point>) -> (Vec<String>, Vec<String>) {
     let world = World::new();
     let dir = world.session(NAME);
-    let log = world.root().join("calls");
-    let mut command = agent(&world, &dir);
-    command
-        .env("LD_PRELOAD", shim)
-        .env("CRASH_BELOW", world.base().path())
-        .env("CRASH_LOG", &log)
-        .env("CRASH_MODE", "count");
-    if let Some(point) = point {
-        disturb(&mut command, &world, shim, point.mode, point.number);
-    }
+    let trace = Trace { tracer, below: world.base().path().to_owned(), root: world.root().to_owned() };
+    fs::create_dir(trace.shadow()).unwrap();
+    let mode = point.map_or("count", |point| point.mode.of_tracer(victim));
+    let command =
+        trace.of(&agent(&world, &dir, victim), mode, point.map_or(0, |point| point.number), "calls");
     let mut agent = Running::start(command);
-    drive(&world, &dir, &agent);
+    let acknowledged = drive(&world, &dir, &agent);
     let (status, stderr) = agent.wait();
-    let calls: Vec<String> =
-        fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned).collect();
+    let log = fs::read_to_string(world.root().join("calls")).unwrap();
+    let calls: Vec<String> = log.lines().map(str::to_owned).collect();
     let mut problems = Vec::new();
-    let reached = point.is_some_and(|point| calls.len() >= point.number);
     match point {
-        Some(point) if point.mode.kills() && reached && status.signal() == Some(9) => {}
-        Some(point) if point.mode.kills() && reached => problems.push(format!("it was not killed: {status}")),
-        Some(point) if reached => problems.extend(check::failed_well(point, &calls, status, &stderr, &dir)),
-        _ if !status.success() => problems.push(format!("{status}: {stderr}")),
+        Some(point) if calls.len() < point.number => return (calls, problems),
+        Some(point) if !point.mode.kills() => {
+            problems.extend(check::failed_well(point, &calls, status, &stderr, &dir));
+        }
+        Some(_) if status.signal() != Some(9) => problems.push(format!("it was not killed: {status}")),
+        None if !status.success() => problems.push(format!("{status}: {stderr}")),
         _ => {}
     }
-    let before = Before::read(&dir);
+    let mut cut = false;
+    if let Some(Mode::Power(disk)) = point.map(|point| point.mode) {
+        cut = true;
+        power::cut(&trace.below, &trace.shadow(), disk);
+    }
+    let before = Before::read(&dir, cut.then_some(acknowledged));
     if let Some(number) = point.and_then(|point| point.again) {
         let cassette = world.cassette("killed.ndjson", &tape::says(LAST_WORDS[1]));
         let mut command = world.command(["--session", NAME, "-p", "script", "--print", "killed again", "-m"]);
-        disturb(command.arg(cassette), &world, shim, Mode::KillHalf, number);
-        Ran::of(command);
+        command.arg(cassette);
+        Ran::of(trace.of(&command, "kill-half", number, ""));
     }
-    let in_bash = point.is_some_and(|point| point.in_bash);
-    let ran = if in_bash { Ran::of(next_run(&world, bash_agent())) } else { go_on(&world) };
+    let in_bash = victim == Victim::Bash || point.is_some_and(|point| point.in_bash);
+    let goes_on_in_bash = point.is_some_and(|point| point.in_bash || (in_bash && point.number % 2 == 0));
+    let ran = if goes_on_in_bash { Ran::of(next_run(&world, bash_agent())) } else { go_on(&world) };
     problems.extend(check::reopened(&world, &dir, &before, &ran, (point.is_none(), in_bash)));
     if !problems.is_empty() {
         problems.push(format!("stderr of the disturbed run: {stderr:?}"));
@@ -165,21 +224,44 @@ pub(crate) fn play(shim: &Path, point: Option<Point>) -> (Vec<String>, Vec<Strin
     (calls, problems)
 }
 
-fn disturb(command: &mut Command, world: &World, shim: &Path, mode: Mode, number: usize) {
-    command
-        .env("LD_PRELOAD", shim)
-        .env("CRASH_BELOW", world.base().path())
-        .env("CRASH_MODE", mode.name())
-        .env("CRASH_AT", number.to_string());
+/// How a command is run under the tracer.
+struct Trace<'a> {
+    tracer: &'a Path,
+    below: PathBuf,
+    root: PathBuf,
+}
+
+impl Trace<'_> {
+    /// Where the tracer keeps what is sure to be on the disk.
+    fn shadow(&self) -> PathBuf {
+        self.root.join("shadow")
+    }
+
+    /// `log`: a file of the world for the calls, or none.
+    fn of(&self, command: &Command, mode: &str, number: usize, log: &str) -> Command {
+        let mut traced = Command::new(self.tracer);
+        let log = if log.is_empty() { PathBuf::new() } else { self.root.join(log) };
+        traced.arg(&self.below).args([mode, &number.to_string()]).arg(log).arg(self.shadow());
+        traced.arg(command.get_program()).args(command.get_args()).env_clear();
+        traced.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        traced.current_dir(command.get_current_dir().unwrap()).stdin(std::process::Stdio::null());
+        traced
+    }
 }
 
 /// The agent at the beginning of the scenario.
-fn agent(world: &World, dir: &SessionDir) -> Command {
+fn agent(world: &World, dir: &SessionDir, victim: Victim) -> Command {
     let draft = dir.plan_draft().display().to_string();
     let lines: Vec<String> = cassette().iter().map(|line| line.replace("@DRAFT@", &draft)).collect();
     let cassette = world.cassette("cassette.ndjson", &lines);
-    let mut command = world.command(["--stay", "--session", NAME, "-p", "script", "--print", "-m"]);
-    command.arg(&cassette).arg("the first task");
+    let program = match victim {
+        Victim::Binary => program(),
+        Victim::Bash => bash_agent(),
+    };
+    let arguments = ["--stay", "--session", NAME, "-p", "script", "--print", "-m"];
+    let mut command = world.command_of(&program, arguments);
+    // The Bash agent by itself, without the binary's filters.
+    command.arg(&cassette).arg("the first task").env("BASH_AGENT_CORE", "");
     command
 }
 
@@ -187,7 +269,7 @@ fn agent(world: &World, dir: &SessionDir) -> Command {
 pub(crate) fn whole() -> World {
     let world = World::new();
     let dir = world.session(NAME);
-    let mut agent = Running::start(agent(&world, &dir));
+    let mut agent = Running::start(agent(&world, &dir, Victim::Binary));
     drive(&world, &dir, &agent);
     let (status, stderr) = agent.wait();
     assert!(status.success(), "{stderr}");
@@ -217,20 +299,27 @@ fn keep(world: &World, dir: &SessionDir) {
     let _ = Command::new("cp").arg("-a").arg(dir.path()).arg(Path::new(&target).join(name)).status();
 }
 
-/// Gives the agent its next input whenever a turn has ended, until it is gone.
-fn drive(world: &World, dir: &SessionDir, agent: &Running) {
+/// Gives the agent its next input whenever a turn has ended, until it is gone. Returns the inputs whose turns were seen
+/// to end: they are acknowledged.
+fn drive(world: &World, dir: &SessionDir, agent: &Running) -> Vec<String> {
     let mut turns = 0;
+    let (mut acknowledged, mut input) = (Vec::new(), None);
     loop {
         // A fault can take away what a step waits for; then the next one is due.
         let line = match agent.line_within(Duration::from_secs(5)) {
             Ok(Some(line)) => line,
-            Ok(None) => return,
+            Ok(None) => return acknowledged,
             Err(()) => r#"{"type":"stop""#.to_owned(),
         };
         if line.starts_with(r#"{"type":"tool_call","name":"Bash","id":"wait""#) {
-            steer(world, dir, agent);
+            steer(world, dir);
+        }
+        if line.starts_with(r#"{"type":"user_input""#) {
+            let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+            input = event["content"].as_str().map(str::to_owned);
         }
         if line.starts_with(r#"{"type":"stop""#) {
+            acknowledged.extend(input.take());
             turns += 1;
             assert!(turns < 20, "the agent does not end");
             next_step(world, dir, turns);
@@ -255,13 +344,13 @@ fn next_step(world: &World, dir: &SessionDir, turns: usize) {
 }
 
 /// A remark for the turn that runs; its tool waits until the remark has arrived.
-fn steer(world: &World, dir: &SessionDir, agent: &Running) {
+fn steer(world: &World, dir: &SessionDir) {
     send(&dir.notify_fifo(), Channel::Notify, &Message::UserNotify { text: REMARK.to_owned() });
     let mut looks = 0;
     wait_for("the remark", || {
         looks += 1;
         let arrived = fs::metadata(dir.notify_buf()).is_ok_and(|file| file.len() > 0);
-        arrived || looks > 200 || bash_agent::session::lock::probe(dir) != Some(agent.pid())
+        arrived || looks > 2000 || bash_agent::session::lock::probe(dir).is_none()
     });
     fs::write(world.work().join("go2"), "").unwrap();
 }
