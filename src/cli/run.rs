@@ -386,7 +386,11 @@ fn display(
     }
     let screen = Screen::new(config.format, config.look, &config.model.model)
         .with_parts(own_display, part(config, "replay"));
-    let attendant = if interactive { Some(plain::start(inbox.sender(), inbox.running())?) } else { None };
+    let attendant = if interactive {
+        Some(plain::start(inbox.sender(), inbox.running(), config.base.history())?)
+    } else {
+        None
+    };
     Ok((Box::new(screen), attendant))
 }
 

@@ -2,16 +2,18 @@
 //! stdout that is no terminal. The terminal's own line editing is all there is; a `\\` at a line's end goes on below.
 
 use std::io::{self, BufRead};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 
+use super::term::remember;
 use crate::runtime::inbox::{Event, Running, Typed};
 use crate::runtime::signals::{Attendant, Heard};
 
 /// Starts the thread that reads lines, and gives who hears of Ctrl+C: it ends the turn that runs; with none, a second
 /// one in a row leaves.
-pub fn start(inbox: SyncSender<Event>, running: Running) -> io::Result<Attendant> {
+pub fn start(inbox: SyncSender<Event>, running: Running, history: PathBuf) -> io::Result<Attendant> {
     let leaving = Arc::new(AtomicBool::new(false));
     let typed = Arc::clone(&leaving);
     let lines = inbox.clone();
@@ -19,7 +21,10 @@ pub fn start(inbox: SyncSender<Event>, running: Running) -> io::Result<Attendant
         let mut text = String::new();
         loop {
             let event = match next_line(&mut text) {
-                Ok(true) => Event::Typed(Typed::Line(std::mem::take(&mut text))),
+                Ok(true) => {
+                    remember(&history, &text);
+                    Event::Typed(Typed::Line(std::mem::take(&mut text)))
+                }
                 Ok(false) | Err(_) => Event::Typed(Typed::End),
             };
             typed.store(false, Ordering::SeqCst);

@@ -36,17 +36,7 @@ impl History {
             return;
         }
         self.lines.push(text.to_owned());
-        if text.contains('\n') {
-            return;
-        }
-        let written = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&self.path)
-            .and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
-        // A history that cannot be written is not worth ending a session for.
-        let _ = written;
+        remember(&self.path, text);
     }
 
     /// The line before the one looked at; `typed` is kept for the way back.
@@ -86,6 +76,21 @@ impl History {
         let at = self.lines[from..].iter().position(|line| line.to_lowercase().contains(&part))? + from;
         Some((at, &self.lines[at]))
     }
+}
+
+/// Appends an input to the history file; one of several lines is none for a file of lines.
+pub(in crate::ui) fn remember(path: &Path, text: &str) {
+    if text.contains('\n') || text.trim().is_empty() {
+        return;
+    }
+    let written = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
+    // A history that cannot be written is not worth ending a session for.
+    let _ = written;
 }
 
 /// The last whole lines of the history file; empty when there is none.

@@ -57,6 +57,7 @@ use crate::session::stats::Stats;
 use crate::ui::render::safe;
 use crate::wire::message::Message;
 pub use complete::Sources;
+pub(in crate::ui) use history::remember;
 
 /// What waits to be shown may grow to this; then whoever shows more waits.
 const MOST_WAITING: usize = 4 << 20;
