@@ -156,7 +156,8 @@ drop_closed() {
 # What git knows in a work tree, else what find finds; hidden files and what .gitignore names stay out.
 list_without_rg() { # <pattern> <hidden> <git>
   if ((!$3)) && git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-    git ls-files -z -co --exclude-standard | tr '\n\000' '\000\n'
+    # The work tree's own settings must not run a program here, outside the sandbox.
+    git -c core.fsmonitor=false ls-files -z -co --exclude-standard | tr '\n\000' '\000\n'
   else
     find . -type f -print0 | tr '\n\000' '\000\n' | LC_ALL=C sed 's/^\.\///'
   fi | LC_ALL=C "${AWK[@]}" -v glob="${1//\\/\\\\}" -v hidden="$2" -f "$LIB_DIR/glob.awk" | tr '\n\000' '\000\n'
