@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 peers_runs=${RUNS:-5}
 peers_rows=${ROWS:-hello deltas}
 peers_target=${CARGO_TARGET_DIR:-$PWD/target}/release
-peers_dir=$(mktemp -d)
+peers_dir=$(mktemp -d "${TMPDIR:-/var/tmp}/bash-agent-bench.XXXXXX")
 peers_mock_pid=
 
 # shellcheck disable=SC2329  # run by the trap

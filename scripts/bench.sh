@@ -9,10 +9,11 @@ bench_runs=${RUNS:-15}
 bench_all="size start hello deltas tool rounds children open replay body list filters twins stats scripts codecs compaction"
 bench_rows=${ROWS:-$bench_all}
 bench_target=${CARGO_TARGET_DIR:-$PWD/target}/release
-bench_dir=$(mktemp -d)
+# Not /tmp: a home with a thousand neighbours is no usual one, and the sandbox has to grant each.
+bench_dir=$(mktemp -d "${TMPDIR:-/var/tmp}/bash-agent-bench.XXXXXX")
 bench_mock_pid=
-bench_large=1000
-[ -z "${QUICK:-}" ] || bench_large=100
+bench_sizes="1 100 1000"
+[ -z "${QUICK:-}" ] || bench_sizes="1 100"
 
 # shellcheck disable=SC2329  # run by the trap
 bench_clean_up() {
@@ -129,11 +130,11 @@ bench_children() {
   local count i
   for count in 1 10 50; do
     {
+      # The children, and the parent once it has started them.
       printf 'when do part\ntext Done.\n---\n'
       for ((i = 1; i <= count; i++)); do
         printf 'tool SubAgent s%d {"prompt":"do part %d","description":"part %d"}\n' "$i" "$i" "$i"
       done
-      printf -- '---\ntext Waiting.\n'
     } >"$bench_dir/children.$count"
   done
   # Each child is a process of its own: that is the comparison, as many one-shot runs one after the other.
@@ -161,23 +162,24 @@ bench_events() {
 bench_open() {
   bench_mock_start --repeat <<<'text Hello'
   local size
-  for size in 1 100 "$bench_large"; do
+  set --
+  for size in $bench_sizes; do
     "$bench_agent" --session "open-$size" hi >"$bench_dir/said"
     bench_events "$size" >>"$(bench_session_dir "open-$size")/events.jsonl"
+    set -- "$@" ${1+--vs} "$size MB" "$bench_agent" --session "open-$size" hi
   done
-  bench_measure "opening a session with $bench_large MB of events  (budget: 2 × one of 1 MB)" \
-    '1 MB' "$bench_agent" --session open-1 hi --vs '100 MB' "$bench_agent" --session open-100 hi \
-    --vs "$bench_large MB" "$bench_agent" --session "open-$bench_large" hi
-  for size in 1 100 "$bench_large"; do rm -rf "$(bench_session_dir "open-$size")"; done
+  bench_measure 'opening a session with so many events  (budget: 1 GB ≤ 2 × 1 MB)' "$@"
+  for size in $bench_sizes; do rm -r "$(bench_session_dir "open-$size")"; done
 }
 
 bench_replay() {
   local size
-  for size in 1 100 "$bench_large"; do bench_events "$size" >"$bench_dir/events.$size"; done
-  bench_measure "the last 10 turns of $bench_large MB of events  (budget: 2 × of 1 MB)" \
-    '1 MB' "$bench_agent" core replay --last 10 "$bench_dir/events.1" \
-    --vs '100 MB' "$bench_agent" core replay --last 10 "$bench_dir/events.100" \
-    --vs "$bench_large MB" "$bench_agent" core replay --last 10 "$bench_dir/events.$bench_large"
+  set --
+  for size in $bench_sizes; do
+    bench_events "$size" >"$bench_dir/events.$size"
+    set -- "$@" ${1+--vs} "$size MB" "$bench_agent" core replay --last 10 "$bench_dir/events.$size"
+  done
+  bench_measure 'the last 10 turns of so many events  (budget: 1 GB ≤ 2 × 1 MB)' "$@"
   bench_few 'all of 100 MB of events' cat cat "$bench_dir/events.100" \
     --vs 'wc -l' wc -l "$bench_dir/events.100" --vs 'core replay' "$bench_agent" core replay "$bench_dir/events.100"
   rm "$bench_dir"/events.*
@@ -230,7 +232,7 @@ bench_twins() {
   bench_events 10 >"$file"
   set -- 'core replay' "$bench_agent" core replay "$file"
   for awk in $(bench_awks); do
-    set -- "$@" --vs "${awk##*/}" env LC_ALL=C "$awk" -f awk/json.awk -f awk/protocol.awk -f awk/event_replay.awk "$file"
+    set -- "$@" --vs "${awk##*/}" env LC_ALL=C "$awk" -f "$bench_source"/awk/json.awk -f "$bench_source"/awk/protocol.awk -f "$bench_source"/awk/event_replay.awk "$file"
   done
   bench_few '10 MB of events to messages' "$@"
 
@@ -243,7 +245,7 @@ bench_twins() {
   bench_from "$file" "$bench_agent" core sse --provider claude
   set -- 'core sse' "${bench_words[@]}"
   for awk in $(bench_awks); do
-    set -- "$@" --vs "${awk##*/}" env LC_ALL=C "$awk" -f awk/json.awk -f awk/protocol.awk -f awk/response.awk -f awk/error.awk -f awk/sse_anthropic.awk "$file"
+    set -- "$@" --vs "${awk##*/}" env LC_ALL=C "$awk" -f "$bench_source"/awk/json.awk -f "$bench_source"/awk/protocol.awk -f "$bench_source"/awk/sse_anthropic.awk "$file"
   done
   bench_few '100,000 deltas to messages' "$@"
 }
@@ -274,12 +276,12 @@ bench_stats() {
 bench_scripts() {
   bench_mock_start --repeat <<<'text "Hello, " "world"'
   bench_few 'one-shot hello, the runtimes' bash-agent "$bench_agent" hi \
-    --vs 'agent.sh with core' env BASH_AGENT_CORE="$bench_agent" bash scripts/agent.sh hi \
-    --vs 'agent.sh' env BASH_AGENT_CORE= bash scripts/agent.sh hi
+    --vs 'agent.sh with core' env BASH_AGENT_CORE="$bench_agent" bash "$bench_source/scripts/agent.sh" hi \
+    --vs 'agent.sh' env BASH_AGENT_CORE= bash "$bench_source/scripts/agent.sh" hi
   bench_mock_start --repeat <<<'repeat 100000 "word"'
   bench_few '100,000 text deltas, the runtimes  (budget: with core 5 × faster than without)' \
-    'agent.sh' env BASH_AGENT_CORE= bash scripts/agent.sh hi \
-    --vs 'agent.sh with core' env BASH_AGENT_CORE="$bench_agent" bash scripts/agent.sh hi \
+    'agent.sh' env BASH_AGENT_CORE= bash "$bench_source/scripts/agent.sh" hi \
+    --vs 'agent.sh with core' env BASH_AGENT_CORE="$bench_agent" bash "$bench_source/scripts/agent.sh" hi \
     --vs bash-agent "$bench_agent" hi
 }
 
@@ -289,6 +291,7 @@ bench_compaction() {
 }
 
 bench_codecs() {
+  cd "$bench_source"
   HOME=$bench_real_home cargo bench --quiet --locked --bench codecs
 }
 
@@ -304,14 +307,17 @@ done
 trap bench_clean_up EXIT
 [ -n "${AGENT:-}" ] || cargo build --quiet --release --locked
 cargo build --quiet --release --locked -p mock-model
-bench_agent=${AGENT:-$bench_target/bash-agent}
+bench_agent=$(realpath "${AGENT:-$bench_target/bash-agent}")
+bench_target=$(realpath "$bench_target")
 mkfifo "$bench_dir/mock.in" "$bench_dir/mock.out"
-mkdir "$bench_dir/home"
+mkdir "$bench_dir/home" "$bench_dir/work"
+bench_source=$PWD
 bench_real_home=$HOME
 printf '%s\n' '{"type":"text","content":"Hello"}' '{"type":"stop","reason":"end_turn"}' >"$bench_dir/hello.ndjson"
 export HOME=$bench_dir/home ANTHROPIC_API_KEY=sk-bench
 unset BASH_AGENT_HOME
 printf '%s, %s CPUs, %s, load %s\n' "$(uname -srm)" "$(getconf _NPROCESSORS_ONLN)" "$(date -u +%F)" "$(cut -d ' ' -f 1 /proc/loadavg 2>/dev/null || echo '?')"
 for bench_row in $bench_rows; do
+  cd "$bench_dir/work"
   "bench_$bench_row"
 done

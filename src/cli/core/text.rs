@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{CoreError, MAX_INPUT, note, open, print, whole_stdin};
+use super::input::Stdin;
+use super::{CoreError, MAX_INPUT, note, open, print, pump, whole_stdin};
 use crate::exit::Exit;
 use crate::tools;
 use crate::wire::json;
@@ -11,10 +12,31 @@ use crate::wire::resp::Decoder;
 
 /// `core json escape`
 pub(super) fn escape() -> Result<Exit, CoreError> {
-    let text = whole_stdin()?;
-    let mut out = Vec::with_capacity(text.len() + 64);
-    json::escape_into(&mut out, &json::clean(&text));
-    Ok(print(&out))
+    // The first bytes of a character whose last ones have not come.
+    let mut begun: Vec<u8> = Vec::new();
+    pump("stdin", Stdin::new(), |piece, out| {
+        let Some(piece) = piece else {
+            json::escape_into(out, &json::clean(&begun));
+            return Ok(());
+        };
+        begun.extend_from_slice(piece);
+        let whole = begun.len() - unfinished(&begun);
+        json::escape_into(out, &json::clean(&begun[..whole]));
+        begun.drain(..whole);
+        Ok(())
+    })
+}
+
+/// How many bytes at the end of `text` begin a character that goes on behind them.
+fn unfinished(text: &[u8]) -> usize {
+    let start = text.len().saturating_sub(3);
+    // Of the last bytes: where one that begins a character stands.
+    let Some(lead) = text[start..].iter().rposition(|byte| byte & 0xc0 != 0x80) else { return 0 };
+    let tail = &text[start + lead..];
+    match std::str::from_utf8(tail) {
+        Err(error) if error.error_len().is_none() => tail.len(),
+        _ => 0,
+    }
 }
 
 /// `core json get`
@@ -79,4 +101,27 @@ fn edited(path: &Path, name: &str) -> Result<tools::Edited, String> {
         return Err(format!("{name} is too large to edit"));
     }
     tools::edit_text(name, &content, &old, &new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unfinished;
+
+    #[test]
+    fn only_a_character_that_goes_on_is_unfinished() {
+        for (text, count) in [
+            ("".as_bytes(), 0),
+            (b"a", 0),
+            ("é".as_bytes(), 0),
+            (b"a\xc3", 1),
+            (b"\xe2\x82", 2),
+            (b"\xf0\x9f\x98", 3),
+            (b"\xf0\x9f\x98\x80", 0),
+            (b"\x98\x80\x80", 0),
+            (b"\xff", 0),
+            (b"\xe2\x28", 0),
+        ] {
+            assert_eq!(unfinished(text), count, "{text:?}");
+        }
+    }
 }
