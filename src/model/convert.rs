@@ -4,7 +4,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use super::catalog::{ModelInfo, ThinkingKind};
 use super::images::Images;
-use super::sse::{elements, text_of};
+use super::sse::elements;
 use super::{BodyParts, Effort, Request, Settings, Thinking};
 use crate::wire::json;
 
@@ -73,8 +73,8 @@ pub(super) fn turn(line: &[u8]) -> Option<Turn<'_>> {
     if line.starts_with(USER_TEXT) {
         return Some(Turn::Verbatim(line));
     }
-    let role = text_of(line, "role")?;
-    let content = json::member(line, "content")?;
+    let [role, content] = json::pick(line, ["role", "content"])?;
+    let (role, content) = (json::string(role?)?, content?);
     if content.first() == Some(&b'"') {
         return Some(Turn::Verbatim(line));
     }
@@ -85,12 +85,13 @@ pub(super) fn turn(line: &[u8]) -> Option<Turn<'_>> {
             let mut results = Vec::new();
             let mut text = Vec::new();
             for block in blocks {
-                match text_of(block, "type").as_deref() {
-                    Some("tool_result") => results.push(ToolResult {
-                        id: json::member(block, "tool_use_id").unwrap_or(b"\"\""),
-                        content: result_text(block),
-                    }),
-                    Some("text") => join(&mut text, string_body(block, "text").unwrap_or_default()),
+                let keys = ["type", "tool_use_id", "content", "text"];
+                let [kind, id, content, said] = json::pick(block, keys).unwrap_or_default();
+                match kind.and_then(json::string).as_deref() {
+                    Some("tool_result") => {
+                        results.push(ToolResult { id: id.unwrap_or(b"\"\""), content: result_text(content) })
+                    }
+                    Some("text") => join(&mut text, said.and_then(body_of).unwrap_or_default()),
                     _ => {}
                 }
             }
@@ -101,37 +102,36 @@ pub(super) fn turn(line: &[u8]) -> Option<Turn<'_>> {
 }
 
 fn block(raw: &[u8]) -> Option<Block<'_>> {
-    match text_of(raw, "type")?.as_ref() {
-        "text" => string_body(raw, "text").filter(|text| !text.is_empty()).map(Block::Text),
+    let keys = ["type", "text", "thinking", "signature", "id", "name", "input"];
+    let [kind, text, thinking, signature, id, name, input] = json::pick(raw, keys)?;
+    let filled = |raw: Option<_>| raw.and_then(body_of).filter(|body| !body.is_empty());
+    match json::string(kind?)?.as_ref() {
+        "text" => filled(text).map(Block::Text),
         "thinking" => Some(Block::Thinking(ThinkingBlock {
-            text: string_body(raw, "thinking").unwrap_or_default(),
-            signature: string_body(raw, "signature").filter(|text| !text.is_empty()),
-            id: string_body(raw, "id").filter(|text| !text.is_empty()),
+            text: thinking.and_then(body_of).unwrap_or_default(),
+            signature: filled(signature),
+            id: filled(id),
         })),
-        "tool_use" => Some(Block::Call(Call {
-            id: json::member(raw, "id")?,
-            name: json::member(raw, "name")?,
-            input: json::member(raw, "input").unwrap_or(b"{}"),
-        })),
+        "tool_use" => Some(Block::Call(Call { id: id?, name: name?, input: input.unwrap_or(b"{}") })),
         _ => None,
     }
 }
 
 /// The content of a result: a string, or text blocks that are joined.
-fn result_text(block: &[u8]) -> Vec<u8> {
-    if let Some(body) = string_body(block, "content") {
+fn result_text(content: Option<&[u8]>) -> Vec<u8> {
+    if let Some(body) = content.and_then(body_of) {
         return body.to_vec();
     }
     let mut text = Vec::new();
-    for part in elements(json::member(block, "content").unwrap_or_default()) {
-        join(&mut text, string_body(part, "text").unwrap_or_default());
+    for part in elements(content.unwrap_or_default()) {
+        join(&mut text, json::member(part, "text").and_then(body_of).unwrap_or_default());
     }
     if text.is_empty() { b"(no output)".to_vec() } else { text }
 }
 
-/// The body of a member that is a JSON string, its escapes as they are.
-fn string_body<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    json::member(object, key)?.strip_prefix(b"\"")?.strip_suffix(b"\"")
+/// The body of a raw JSON string, its escapes as they are; `None` of any other value.
+fn body_of(raw: &[u8]) -> Option<&[u8]> {
+    raw.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
 /// Joins bodies of JSON strings by a line feed.

@@ -1,7 +1,5 @@
 //! What the three stream decoders share: the event framing, the joined pieces, the end of a response.
 
-use serde_json::value::RawValue;
-
 use super::ahead::{Piece, Taken};
 use super::{ErrorKind, ModelError, ModelEvent, Provider, anthropic, openai_chat, openai_responses};
 use crate::wire::message::Usage;
@@ -369,6 +367,5 @@ pub(super) fn number_of(object: &[u8], key: &str) -> Option<u64> {
 
 /// The elements of a JSON array, raw; none when it is no array.
 pub(super) fn elements(array: &[u8]) -> Vec<&[u8]> {
-    let list: Vec<&RawValue> = serde_json::from_slice(array).unwrap_or_default();
-    list.into_iter().map(|raw| raw.get().as_bytes()).collect()
+    json::elements(array).unwrap_or_default()
 }

@@ -125,18 +125,25 @@ fn hex4(digits: &[u8]) -> Option<u32> {
 /// take it. `None` when there is none, or when `object` is not one complete valid object. Does not allocate unless
 /// a key has escapes in it.
 pub fn member<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    let mut found = None;
+    pick(object, [key]).and_then(|[value]| value)
+}
+
+/// The raw values of these top-level members, found in one pass, each as `member` finds it. `None` when `object` is not
+/// one complete valid object.
+pub fn pick<'a, const N: usize>(object: &'a [u8], keys: [&str; N]) -> Option<[Option<&'a [u8]>; N]> {
+    let mut found = [None; N];
     each_member(object, |name, value| {
-        let same = if memchr::memchr(b'\\', name).is_some() {
-            unescape(name) == key
+        let at = if memchr::memchr(b'\\', name).is_some() {
+            let name = unescape(name);
+            keys.iter().position(|key| *key == name)
         } else {
-            name == key.as_bytes()
+            keys.iter().position(|key| key.as_bytes() == name)
         };
-        if same {
-            found = Some(value);
+        if let Some(at) = at {
+            found[at] = Some(value);
         }
     })?;
-    found
+    Some(found)
 }
 
 /// All top-level members of a JSON object in their order, repeated keys included: the decoded key and the raw value.
