@@ -16,7 +16,7 @@ SHELL_FILES = .ci/run scripts/*.sh src/assets/demo/*.sh
 SHELL_PARTS = scripts/lib/*.sh
 AWK_CHECKS = tests/awk/run.sh tests/awk/cases/*.sh
 
-.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint bench bench-check bench-peers static soak fuzz test-real test-schema install install-scripts uninstall dist clean
+.PHONY: help build demo test test-all test-conformance test-awk test-scripts test-docs lint picture bench bench-check bench-peers static soak fuzz test-real test-schema install install-scripts uninstall dist clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ test-scripts: build ## The conformance suite against the Bash agent
 
 test-docs: build ## Only the documentation: links, shell blocks, flags and commands
 	scripts/check-docs.sh $(BIN)
+
+picture: ## Records the README's picture anew: docs/demo.svg and docs/demo.cast (asciinema)
+	PICTURE=1 $(CARGO) test --locked --test terminal picture
 
 lint: ## Formatting, clippy, shellcheck, shfmt, the constructs that bash 3.2 and POSIX awk lack
 	$(CARGO) fmt --all --check
