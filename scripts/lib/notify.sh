@@ -50,10 +50,13 @@ read_notices() { # <session dir>
   exec 3<>"$S/notify.fifo" 6<>"${BELL:-$RUN/bell}"
   # A byte that comes just as a timed `read` gives up is lost (bash looks at the clock after it took it): so these are rare
   # where a guard ends this process with its owner.
-  local noise=0 idle=2
+  local noise=0 idle=2 wait
   [[ -e ${RUN:-}/groups ]] && idle=60
   while :; do
-    if ! next_byte $((RECOVER ? 1 : idle)); then
+    wait=$idle
+    # What finds the disk full is tried again.
+    [[ -s $RUN/held ]] && wait=2
+    if ! next_byte $((RECOVER ? 1 : wait)); then
       noise=0
       ((RECOVER)) && recover_results
       flush_held && raise_pending
@@ -266,6 +269,7 @@ has_notices() {
 }
 
 drain_notices() {
+  flush_held
   local text line
   has_notices || return 1
   state_lock "$S"
