@@ -256,6 +256,23 @@ setup_guard() {
   exec 5>"$RUN/life"
 }
 
+# A signal that meets a child in the moment of its birth is lost, and a child may be deaf: what has not ended after 5 s is killed.
+kill_leftovers() { # <groups, blanks around each>
+  local group left tries=0 own
+  own=$(exec sh -c 'echo "$PPID"')
+  while :; do
+    left=
+    for group in ${1/ $own / }; do
+      kill -0 -- "-$group" 2>/dev/null && left="$left $group"
+    done
+    [[ -n $left ]] || return 0
+    ((++tries > 50)) && break
+    sleep 0.1 2>/dev/null || sleep 1
+    for group in $left; do kill -TERM -- "-$group" 2>/dev/null; done
+  done
+  for group in $left; do kill -KILL -- "-$group" 2>/dev/null; done
+}
+
 guard() { # <private directory>
   local groups='' group word
   trap '' INT HUP TERM
@@ -287,6 +304,7 @@ guard() { # <private directory>
   [[ -s $1/model ]] && IFS= read -r word <"$1/model" && [[ -n $word ]] && kill -KILL -- "-$word" 2>/dev/null
   # The guard's own group is among them, and deaf.
   for group in $groups; do kill -TERM -- "-$group" 2>/dev/null; done
+  kill_leftovers "$groups"
   COMMANDS_RUN=1
   end_leftovers
   [[ -s $1/tty ]] && IFS= read -r word <"$1/tty" && stty "$word" </dev/tty 2>/dev/null

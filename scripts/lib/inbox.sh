@@ -28,22 +28,59 @@ setup_silence() {
 
 # ---- Bytes: what was pushed back first, then the FIFO on descriptor 3.
 
-PUSHED=''
+# PUSHED comes next, then the lines of BACK (from BACK_AT on): so that looking through much costs no more than its length.
+PUSHED='' BACK=() BACK_AT=0 NEXT_LOOK=0
 
-# One byte into BYTE; fails when none comes in time.
+# Sets what was taken before everything that is still to come.
+push_back() { # <bytes, whose last line has no LF or has one>
+  local line lines=()
+  while IFS= read -r line; do lines[${#lines[@]}]=$line$'\n'; done <<<"$1$PUSHED"
+  if ((${#lines[@]} == 0)); then # no room for the temporary file of `<<<`
+    PUSHED=$1$PUSHED
+    return 0
+  fi
+  # `<<<` has put a line feed behind the last.
+  lines[${#lines[@]} - 1]=${lines[${#lines[@]} - 1]%$'\n'}
+  BACK=("${lines[@]}" "${BACK[@]+"${BACK[@]}"}")
+  PUSHED='' BACK_AT=0
+}
+
+# Whether something was pushed back; PUSHED then has its first line, or all that there is of it.
+is_pushed() {
+  while ((${#BACK[@]})) && [[ $PUSHED != *$'\n'* ]]; do
+    PUSHED=$PUSHED${BACK[BACK_AT]}
+    unset "BACK[$BACK_AT]"
+    ((++BACK_AT))
+  done
+  [[ -n $PUSHED ]]
+}
+
+# The guard ends a reader with its owner; this is for the case that the guard was killed too.
+look_for_owner() {
+  ((SECONDS < NEXT_LOOK)) && return 0
+  ((NEXT_LOOK = SECONDS + 5))
+  has_owner || exit 0
+}
+
+# One byte into BYTE; fails when none comes in time. A `read` that gives up just as a byte comes says so and hands it over
+# all the same: only without a byte none came.
 next_byte() { # <seconds>
-  if [[ -n $PUSHED ]]; then
+  look_for_owner
+  if is_pushed; then
     BYTE=${PUSHED:0:1}
     PUSHED=${PUSHED:1}
     return 0
   fi
-  IFS= read -r -d '' -n 1 -t "$1" BYTE <&3
+  BYTE=
+  IFS= read -r -d '' -n 1 -t "$1" BYTE <&3 || [[ -n $BYTE ]]
 }
 
 # Up to the next LF into LINE, LF_CAME says whether it came; fails when no byte came in time.
 next_line() { # <seconds>
   local part status
   LINE='' LF_CAME=0
+  look_for_owner
+  is_pushed
   if [[ $PUSHED == *$'\n'* ]]; then
     LINE=${PUSHED%%$'\n'*}
     PUSHED=${PUSHED#*$'\n'}
@@ -61,10 +98,17 @@ next_line() { # <seconds>
       LF_CAME=1
       return 0
     fi
+    look_for_owner
     [[ -n $part ]] && continue
     [[ -n $LINE ]] || return 1
     return 0
   done
+}
+
+join_parts() { # <result-var> [part…]
+  local jp_name=$1 IFS=
+  shift
+  printf -v "$jp_name" '%s' "$*"
 }
 
 # ---- RESP
@@ -82,44 +126,50 @@ frame_begins() {
   [[ $BYTE == '$' ]]
 }
 
-# Reads the fields of the frame whose header is in HEAD into FIELDS. 1 malformed, 2 incomplete; then TAKEN holds the bytes
-# behind its `*`.
+# Reads the fields of the frame whose header is in HEAD into FIELDS. 1 malformed, 2 incomplete; then TAKEN holds the pieces
+# of what came behind its `*`.
 read_frame() {
-  local count=${HEAD:1} size total=0 data have
+  local count=${HEAD:1} size total=0 text data have
   count=$((10#${count%%$'\r'*}))
-  FIELDS=() TAKEN=${HEAD:1}
+  FIELDS=() TAKEN=("${HEAD:1}")
   ((count >= 1 && count <= 64)) || return 1
   while ((${#FIELDS[@]} < count)); do
-    next_line 5 || return 2
-    TAKEN=$TAKEN$LINE
-    ((LF_CAME)) || return 2
-    TAKEN=$TAKEN$'\n'
+    take_line || return 2
     [[ $LINE =~ ^\$([0-9]{1,8})$'\r'$ ]] || return 1
     size=$((10#${BASH_REMATCH[1]}))
     ((total += size + 2, total <= MAX_FRAME)) || return 1
-    data='' have=0
+    data=() have=0
     while ((have < size + 2)); do
-      next_line 5 || return 2
-      TAKEN=$TAKEN$LINE
-      data=$data$LINE
-      ((have += ${#LINE}))
-      ((LF_CAME)) || return 2
-      TAKEN=$TAKEN$'\n'
-      data=$data$'\n'
-      ((++have))
+      take_line || return 2
+      data[${#data[@]}]=$LINE$'\n'
+      ((have += ${#LINE} + 1))
     done
-    ((have == size + 2)) && [[ $data == *$'\r\n' ]] || return 1
-    FIELDS[${#FIELDS[@]}]=${data:0:size}
+    join_parts text "${data[@]}"
+    ((have == size + 2)) && [[ $text == *$'\r\n' ]] || return 1
+    FIELDS[${#FIELDS[@]}]=${text:0:size}
   done
+}
+
+# The next line of a frame, whole; what came of it is in TAKEN.
+take_line() {
+  next_line 5 || return 1
+  if ((!LF_CAME)); then
+    TAKEN[${#TAKEN[@]}]=$LINE
+    return 1
+  fi
+  TAKEN[${#TAKEN[@]}]=$LINE$'\n'
 }
 
 # A broken frame is given up: scanning starts behind its `*`, at the next line that begins a message, or after silence.
 skip_broken() { # <what was wrong> <1 when JSON lines begin messages too> [silent]
   report_problem "$1, skipped"
-  PUSHED=$TAKEN$PUSHED
-  local first=1
+  local first=1 taken
+  join_parts taken "${TAKEN[@]}"
+  push_back "$taken"
+  TAKEN=() taken=
   while :; do
     # It was silent long enough: what came then is all that is looked through.
+    is_pushed
     if [[ ${3:-} == silent && $PUSHED != *$'\n'* ]]; then
       PUSHED=
       return 0
@@ -148,11 +198,7 @@ read_input() {
   exec 3<>"$S/input.fifo" 6<>"$RUN/bell"
   IN_COUNT=0
   while :; do
-    # The guard ends this process with its owner; this is for the case that the guard was killed too.
-    if ! next_byte 60; then
-      kill -0 "$$" 2>/dev/null || exit 0
-      continue
-    fi
+    next_byte 10 || continue
     printf '1\n' >"$RUN/busy"
     case $BYTE in
     '*')
@@ -250,14 +296,14 @@ take_approval() { # <id, TAB, answer>
 
 # Plain text: one input, ended by silence or by a line that begins another message.
 take_text() {
-  local text='' wait
+  local parts=() text last
   while next_line 1; do
-    text=$text$LINE
+    parts[${#parts[@]}]=$LINE
     ((LF_CAME)) || break
-    text=$text$'\n'
-    if [[ -z $PUSHED ]]; then
+    parts[${#parts[@]} - 1]=$LINE$'\n'
+    if ! is_pushed; then
       next_byte "$SILENCE" || break
-      PUSHED=$BYTE$PUSHED
+      PUSHED=$BYTE
     fi
     case $PUSHED in
     '*'*)
@@ -270,26 +316,29 @@ take_text() {
       ;;
     '{'*)
       next_line 1
-      wait=$LINE
-      ((LF_CAME)) && wait=$wait$'\n'
-      if json_line "$LINE"; then
-        PUSHED=$wait$PUSHED
+      ((LF_CAME)) && LINE=$LINE$'\n'
+      if json_line "${LINE%$'\n'}"; then
+        PUSHED=$LINE$PUSHED
         break
       fi
-      PUSHED=$wait$PUSHED
-      text=$text$wait
-      PUSHED=${PUSHED#"$wait"}
-      if [[ -z $PUSHED ]]; then
+      parts[${#parts[@]}]=$LINE
+      if ! is_pushed; then
         next_byte "$SILENCE" || break
-        PUSHED=$BYTE$PUSHED
+        PUSHED=$BYTE
       fi
       ;;
     esac
   done
-  while [[ $text == *$'\n' ]]; do
-    text=${text%$'\n'}
-    text=${text%$'\r'}
+  # Without the line feeds at its end, and the CR before each.
+  while ((${#parts[@]})); do
+    last=${parts[${#parts[@]} - 1]}
+    [[ $last == *$'\n' ]] || break
+    last=${last%$'\n'}
+    parts[${#parts[@]} - 1]=${last%$'\r'}
+    [[ -z ${last%$'\r'} ]] || break
+    unset "parts[$((${#parts[@]} - 1))]"
   done
+  join_parts text "${parts[@]+"${parts[@]}"}"
   queue_input '' "$text"
 }
 

@@ -48,10 +48,9 @@ read_notices() { # <session dir>
   # A full disk does not end the reader: the result is what counts.
   storage_error() { return 1; }
   exec 3<>"$S/notify.fifo" 6<>"${BELL:-$RUN/bell}"
-  # A byte that comes just as a timed `read` gives up is lost (bash looks at the clock after it took it): so these are rare
-  # where a guard ends this process with its owner.
   local noise=0 idle=2 wait
-  [[ -e ${RUN:-}/groups ]] && idle=60
+  # Where a guard ends this process with its owner.
+  [[ -e ${RUN:-}/groups ]] && idle=10
   while :; do
     wait=$idle
     # What finds the disk full is tried again.
