@@ -137,6 +137,8 @@ pub struct Config {
     pub plain: bool,
     /// How a person is called when a long turn ends.
     pub bell: Bell,
+    /// Answers are shown as Markdown at a terminal with colours.
+    pub markdown: bool,
     /// `$VISUAL`, else `$EDITOR`: a shell command that edits the file named behind it.
     pub editor: Option<String>,
     /// The cost model of compaction (`DP_*`).
@@ -179,6 +181,7 @@ struct FileConfig {
     mask: Option<bool>,
     plain: Option<bool>,
     bell: Option<Bell>,
+    markdown: Option<bool>,
 }
 
 /// `sandbox =`.
@@ -489,6 +492,7 @@ impl Config {
             verbose: args.verbose,
             plain: args.plain || user.plain.unwrap_or(false),
             bell: user.bell.unwrap_or_default(),
+            markdown: user.markdown.unwrap_or(true),
             editor: text_of(env, "VISUAL").or_else(|| text_of(env, "EDITOR")),
             look: Look::of(env),
             costs: compact::costs(|name| text_of(env, name), &mut warnings),

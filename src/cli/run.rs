@@ -378,6 +378,7 @@ fn display(
                 home: config.home.clone(),
             },
             bell: config.bell,
+            markdown: config.markdown && config.look.color,
             editor: config.editor.clone(),
         };
         let terminal = Terminal::start(options, part(config, "replay"), inbox.sender(), inbox.running())?;

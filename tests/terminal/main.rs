@@ -7,6 +7,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod editing;
+mod markdown;
 mod picture;
 mod plain;
 mod pty;

@@ -12,7 +12,10 @@ use crate::in_terminal;
 use crate::pty::Term;
 
 const COLUMNS: u16 = 92;
-const ROWS: u16 = 36;
+const ROWS: u16 = 38;
+/// Rows of the picture, the last one being that of the cursor: whether the status was drawn once more before the turn's
+/// end moves the screen by a row.
+const SHOWN: u16 = 35;
 const TASK: &str = "the totals are wrong, please fix report.sh";
 /// Seconds between two frames of the cast, while keys are typed and while the agent works.
 const STEPS: (f64, f64) = (0.05, 0.8);
@@ -92,7 +95,7 @@ fn cast(written: &[u8], typed: usize) -> String {
 /// The screen as a picture.
 fn svg(term: &Term) -> String {
     let (width, height) =
-        (f64::from(COLUMNS) * CELL.0 + 2.0 * MARGINS.0, f64::from(ROWS) * CELL.1 + MARGINS.1 + MARGINS.0);
+        (f64::from(COLUMNS) * CELL.0 + 2.0 * MARGINS.0, f64::from(SHOWN) * CELL.1 + MARGINS.1 + MARGINS.0);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
          height=\"{height:.0}\" font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" \
@@ -102,8 +105,10 @@ fn svg(term: &Term) -> String {
     for (at, color) in ["#f38ba8", "#f9e2af", "#a6e3a1"].iter().enumerate() {
         let _ = writeln!(out, "<circle cx=\"{}\" cy=\"18\" r=\"6\" fill=\"{color}\"/>", 22 + 20 * at);
     }
-    for row in 0..ROWS {
-        let y = MARGINS.1 + CELL.1 * f64::from(row) + 13.0;
+    let (last, cursor) = term.cursor();
+    let top = (last + 1).checked_sub(SHOWN).expect("the demo fills the screen");
+    for row in top..=last {
+        let y = MARGINS.1 + CELL.1 * f64::from(row - top) + 13.0;
         let mut column = 0;
         while column < COLUMNS {
             let cell = term.cell(row, column);
@@ -132,8 +137,7 @@ fn svg(term: &Term) -> String {
             }
         }
     }
-    let (row, column) = term.cursor();
-    let (x, y) = (MARGINS.0 + CELL.0 * f64::from(column), MARGINS.1 + CELL.1 * f64::from(row));
+    let (x, y) = (MARGINS.0 + CELL.0 * f64::from(cursor), MARGINS.1 + CELL.1 * f64::from(last - top));
     let _ =
         writeln!(out, "<rect x=\"{x:.1}\" y=\"{y:.0}\" width=\"8\" height=\"17\" fill=\"#cdd6f4\"/>\n</svg>");
     out

@@ -105,8 +105,10 @@ impl App {
         if !away {
             tty.enter()?;
         }
+        let size = Tty::size();
         Ok(Self {
-            view: View::new(Tty::size(), options.color),
+            view: View::new(size, options.color),
+            scribe: Scribe::new(size.0, options.markdown),
             editor: Editor::new(History::load(options.history.clone()), options.sources.clone()),
             options,
             shared,
@@ -114,7 +116,6 @@ impl App {
             inbox,
             running,
             tty,
-            scribe: Scribe::new(),
             decoder: Decoder::default(),
             unsent: VecDeque::new(),
             turn: None,

@@ -12,7 +12,7 @@
 //!                    └─ Event::Typed, Interrupt ─▶ inbox
 //! ```
 //! - `keys`: bytes → keys. `editor` (with `history`, `complete`): keys → text. `prompt`: text, status, menu → rows.
-//! - `scribe`: messages → lines, the last of which may still change. `style`: lines → rows of a width.
+//! - `scribe`: messages → lines, the last of which may still change (`markdown`, `code`: how they look). `style`: lines → rows of a width.
 //! - `view`: the rows on the screen; each frame redraws from the first row that changed, with relative moves only.
 //! - `tty`: raw mode, size. `app`: the loop over keys, items, signals and the clock; the only part that does I/O.
 //!
@@ -23,10 +23,12 @@
 
 mod app;
 mod clipboard;
+mod code;
 mod complete;
 mod editor;
 mod history;
 mod keys;
+mod markdown;
 mod prompt;
 mod scribe;
 mod style;
@@ -92,6 +94,8 @@ pub struct Options {
     pub sources: Sources,
     /// How a person is called.
     pub bell: Bell,
+    /// Answers are shown as Markdown.
+    pub markdown: bool,
     /// `$VISUAL` or `$EDITOR`, for Ctrl+G.
     pub editor: Option<String>,
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::markdown::Markdown;
 use super::style::{Line, Style};
 use crate::ui::render::{argument, cut, safe};
 use crate::wire::message::{AgentResult, Message};
@@ -29,6 +30,9 @@ pub(super) struct Scribe {
     open: Open,
     /// The unfinished line.
     line: String,
+    markdown: Markdown,
+    /// The terminal's width, as of the last time.
+    width: usize,
     /// Calls whose results have not come, by id, as shown.
     calls: Vec<(String, String)>,
     /// Results, the newest last: what was called, and the whole text.
@@ -36,24 +40,26 @@ pub(super) struct Scribe {
 }
 
 impl Scribe {
-    /// Nothing was said yet.
-    pub(super) fn new() -> Self {
+    /// Nothing was said yet. `markdown`: answers are shown as such.
+    pub(super) fn new(width: usize, markdown: bool) -> Self {
         Self {
             done: Vec::new(),
             open: Open::Nothing,
             line: String::new(),
+            markdown: Markdown::new(markdown),
+            width,
             calls: Vec::new(),
             kept: VecDeque::new(),
         }
     }
 
     /// The lines that are settled since the last time, and those that may still change.
-    pub(super) fn take(&mut self, _width: usize) -> (Vec<Line>, Vec<Line>) {
+    pub(super) fn take(&mut self, width: usize) -> (Vec<Line>, Vec<Line>) {
+        self.width = width;
         let open = match self.open {
-            Open::Nothing => Vec::new(),
-            _ if self.line.is_empty() => Vec::new(),
-            Open::Text => vec![self.text_line(&self.line)],
-            Open::Thinking => vec![thinking_line(&self.line)],
+            Open::Text => self.markdown.open(&self.line, width),
+            Open::Thinking if !self.line.is_empty() => vec![thinking_line(&self.line)],
+            Open::Thinking | Open::Nothing => Vec::new(),
         };
         (std::mem::take(&mut self.done), open)
     }
@@ -82,6 +88,7 @@ impl Scribe {
             Message::Error { message, .. } => self.line(Style::RED, &format!("Error: {message}")),
             Message::Stop { reason } => {
                 self.close();
+                self.markdown.end();
                 self.calls.clear();
                 if reason == "interrupted" {
                     self.line(Style::CYAN, "Interrupted.");
@@ -103,7 +110,10 @@ impl Scribe {
                 self.line(Style::GREY, &format!("[images] {images} {description}"));
             }
             // A response ends here: the next one begins on a line of its own.
-            Message::Usage(_) | Message::Retry => self.close(),
+            Message::Usage(_) | Message::Retry => {
+                self.close();
+                self.markdown.end();
+            }
             Message::UserInput { .. }
             | Message::NotifyPending
             | Message::SessionEnd { .. }
@@ -119,6 +129,7 @@ impl Scribe {
             let line = std::mem::take(&mut self.line);
             self.finish(&line);
         }
+        self.markdown.settle(self.width, &mut self.done);
         self.open = Open::Nothing;
     }
 
@@ -177,15 +188,10 @@ impl Scribe {
     }
 
     fn finish(&mut self, line: &str) {
-        let line = match self.open {
-            Open::Thinking => thinking_line(line),
-            Open::Text | Open::Nothing => self.text_line(line),
-        };
-        self.done.push(line);
-    }
-
-    fn text_line(&self, line: &str) -> Line {
-        Line::new(Style::PLAIN, untab(line)).words(0)
+        match self.open {
+            Open::Thinking => self.done.push(thinking_line(line)),
+            Open::Text | Open::Nothing => self.markdown.line(line, self.width, &mut self.done),
+        }
     }
 
     fn result(&mut self, name: &str, label: &str, content: &str) {
@@ -259,7 +265,8 @@ fn thinking_line(line: &str) -> Line {
     Line::new(Style::GREY, untab(line)).words(0)
 }
 
-fn diff_style(line: &str) -> Style {
+/// How a line of a unified diff looks.
+pub(super) fn diff_style(line: &str) -> Style {
     match line.as_bytes() {
         [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Style::PLAIN.bold(),
         [b'+', ..] => Style::GREEN,

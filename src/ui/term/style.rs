@@ -113,7 +113,8 @@ impl Line {
     }
 }
 
-fn push(spans: &mut Vec<(Style, String)>, style: Style, text: &str) {
+/// Appends a piece, to the last one where both look the same.
+pub(super) fn push(spans: &mut Vec<(Style, String)>, style: Style, text: &str) {
     match spans.last_mut() {
         Some((last, held)) if *last == style => held.push_str(text),
         _ if text.is_empty() => {}
