@@ -229,6 +229,58 @@ fn without_the_variable_the_core_is_what_the_path_names() {
     assert_eq!(run(None).stderr, "");
 }
 
+#[test]
+fn a_program_that_is_missing_or_dies_is_an_error_and_no_hang() {
+    let world = World::with(bash_agent());
+    // Every program of the machine but those two.
+    let bin = world.root().join("programs");
+    fs::create_dir(&bin).unwrap();
+    for dir in std::env::split_paths(&std::env::var_os("PATH").unwrap()) {
+        for file in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let name = file.file_name();
+            if name != "curl" && name != "awk" && name != "bash-agent" {
+                // The first of a name is the one that counts.
+                let _ = std::os::unix::fs::symlink(file.path(), bin.join(name));
+            }
+        }
+    }
+    let awk = std::env::var("BASH_AGENT_AWK").unwrap_or_else(|_| "awk".to_owned());
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *response.awk*) dd bs=64 count=1 of=/dev/null 2>/dev/null; exit 3 ;; esac\nexec {awk} \"$@\"\n"
+    );
+    let dying = executable(&world.root().join("dying"), &script);
+    let run = |args: &[&str], env: &[(&str, &Path)], code: i32, said: &str| {
+        let mut command = world.command(args);
+        command.env("BASH_AGENT_CORE", "").envs(env.iter().copied());
+        let ran = Ran::of(command).exits(code);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    };
+    let url = ["-p", "claude", "--base-url", "http://127.0.0.1:9", "hi"];
+    let tape = ["-p", "script", "hi"];
+    let awk = Path::new(&awk);
+    run(
+        &url,
+        &[("PATH", &bin), ("BASH_AGENT_AWK", &which(awk))],
+        2,
+        "no curl here: install the package curl",
+    );
+    run(
+        &tape,
+        &[("PATH", &bin), ("BASH_AGENT_AWK", Path::new("awk"))],
+        2,
+        "no awk here: install the package mawk or gawk",
+    );
+    run(&tape, &[("BASH_AGENT_AWK", Path::new("false"))], 2, "'false' is no awk that works");
+    run(&tape, &[("BASH_AGENT_AWK", &dying)], 7, "the model call ended without an answer");
+    run(&["core", "sse"], &[], 2, "run `bash-agent core`");
+}
+
+/// Where a program of the PATH is.
+fn which(name: &Path) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.exists()).unwrap()
+}
+
 /// Gives a filter of the binary some input, then Ctrl+C while it waits for more: what it printed, and its exit code.
 #[cfg(target_os = "linux")]
 fn interrupted(world: &World, args: &[&str], input: &[u8]) -> (Vec<u8>, Option<i32>) {

@@ -78,7 +78,10 @@ setup_awk() {
   local words
   IFS=' ' read -r -a words <<<"${BASH_AGENT_AWK:-awk}"
   command -v "${words[0]}" >/dev/null 2>&1 ||
-    die 1 "no ${words[0]} here: install the package mawk or gawk, or set BASH_AGENT_AWK"
+    die 2 "no ${words[0]} here: install the package mawk or gawk, or set BASH_AGENT_AWK"
+  # One of the user's own choice is tried first.
+  [[ -z ${BASH_AGENT_AWK:-} || $("${words[@]}" 'BEGIN { print "awk" }' 2>/dev/null </dev/null) == awk ]] ||
+    die 2 "BASH_AGENT_AWK: '$BASH_AGENT_AWK' is no awk that works: name one (mawk, gawk, busybox awk), or unset it"
   AWK=("${words[@]}")
   AWK_STREAM=("${words[@]}")
   # Only mawk waits for a full block before it looks at its input.

@@ -42,6 +42,7 @@ Options:
       --ask                     Ask before a call that the mode does not allow, instead of refusing it
       --require-sandbox         Run commands confined or not at all
       --no-mask                 Do not mask keys and tokens in what tools print
+      --plain                   Interactive without a line editor and cursor moves: for screen readers and simple terminals
   -v, --verbose                 Say more on stderr
   -i, --interactive             Interactive mode, even with a prompt
   -h, --help                    Print help
@@ -85,7 +86,7 @@ parse_args() {
   OPT_PROVIDER='' OPT_MODEL='' OPT_MAX_TOKENS='' OPT_TOOL_TIMEOUT='' OPT_MAX_TURNS='' OPT_MAX_CONTEXT=''
   OPT_MAX_SUB_AGENTS='' OPT_MAX_COST='' OPT_MAX_TOTAL_TOKENS='' OPT_MAX_TIME='' OPT_API_KEY='' OPT_BASE_URL='' OPT_EFFORT='' OPT_THINKING='' OPT_OUTPUT_FORMAT=''
   OPT_RECORD='' OPT_MODE='' OPT_SESSION='' OPT_HAS_SESSION=0 OPT_CONTINUE=0 OPT_FORK=0 OPT_STAY=0 OPT_PRINT=0
-  OPT_LIST=0 OPT_VERBOSE=0 OPT_INTERACTIVE=0 OPT_REQUIRE_SANDBOX=0 OPT_ASK=0 OPT_NO_MASK=0
+  OPT_LIST=0 OPT_VERBOSE=0 OPT_INTERACTIVE=0 OPT_REQUIRE_SANDBOX=0 OPT_ASK=0 OPT_NO_MASK=0 OPT_PLAIN=0
   OPT_SKILLS=() OPT_IMAGES=() PROMPT_WORDS=()
   while (($#)); do
     word=$1
@@ -140,6 +141,7 @@ parse_args() {
     --ask) OPT_ASK=1 ;;
     --require-sandbox) OPT_REQUIRE_SANDBOX=1 ;;
     --no-mask) OPT_NO_MASK=1 ;;
+    --plain) OPT_PLAIN=1 ;;
     -v | --verbose) OPT_VERBOSE=1 ;;
     -i | --interactive) OPT_INTERACTIVE=1 ;;
     -?*)

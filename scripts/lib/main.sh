@@ -23,6 +23,8 @@ main() {
       exit 0
       ;;
     esac
+  elif [[ ${1:-} == core && ${2:-} != --version ]]; then
+    usage_error "the filters of \`core\` are the binary's: run \`bash-agent core\`, or the awk programs of awk/"
   elif (($#)) && is_command "$1"; then
     run_command_word "$@"
   fi

@@ -26,7 +26,7 @@ setup_model() {
     return 0
     ;;
   esac
-  command -v curl >/dev/null 2>&1 || die 1 "no curl here: install the package curl (\`-p script\` works without it)"
+  command -v curl >/dev/null 2>&1 || die 2 "no curl here: install the package curl (\`-p script\` works without it)"
   URL=${URL%"${URL##*[!/]}"}
   [[ $URL =~ ^https?://[^/]+$ ]] && URL=$URL/v1
   case $PROVIDER in

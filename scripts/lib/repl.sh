@@ -86,14 +86,14 @@ start_editor() {
 edit_lines() {
   local what line status prompt='> ' history=$BASE/history
   exec 5<>"$RUN/ask" 6<>"$RUN/bell"
-  ((COLOR)) && prompt=$'\001\033[32m\002>\001\033[0m\002 '
+  ((COLOR && !OPT_PLAIN)) && prompt=$'\001\033[32m\002>\001\033[0m\002 '
   if [[ -n ${ORIG_LC_ALL+set} ]]; then LC_ALL=$ORIG_LC_ALL; else unset LC_ALL; fi
   set -o history
   HISTFILE=
   [[ -s $history ]] && history -r "$history"
   while IFS= read -r what <&5; do
     stty "$TTY_STATE" 2>/dev/null
-    if ! IFS= read -r -e -p "$prompt" line 2>&1; then
+    if ! read_typed line "$prompt"; then
       [[ -n $line ]] || {
         printf 'typed_end\n' >>"$RUN/queue"
         printf '\n' >&6
@@ -116,6 +116,16 @@ edit_lines() {
     printf 'typed\t%s\n' "$line" >>"$RUN/queue"
     printf '\n' >&6
   done
+}
+
+# One line of the terminal; with --plain the terminal alone edits it.
+read_typed() { # <result-var> <prompt>
+  if ((OPT_PLAIN)); then
+    printf '%s' "$2"
+    IFS= read -r "$1"
+  else
+    IFS= read -r -e -p "$2" "$1" 2>&1
+  fi
 }
 
 ask_line() {
@@ -143,11 +153,16 @@ take_typed() { # <record>
 # The prompt stands open while a turn comes from elsewhere: its line is cleared, and drawn again afterwards.
 clear_prompt() {
   [[ -n $EDITOR_PID && $FORMAT == human ]] || return 0
-  if ((COLOR)); then printf '\r\033[K'; else printf '\n'; fi
+  if ((COLOR && !OPT_PLAIN)); then printf '\r\033[K'; else printf '\n'; fi
 }
 
 redraw_prompt() {
-  [[ -n $EDITOR_PID ]] && kill -WINCH "$EDITOR_PID" 2>/dev/null
+  [[ -n $EDITOR_PID ]] || return 0
+  if ((!OPT_PLAIN)); then
+    kill -WINCH "$EDITOR_PID" 2>/dev/null
+  elif ((PROMPT_OPEN)) && [[ $FORMAT == human ]]; then
+    printf '> '
+  fi
   return 0
 }
 
