@@ -110,7 +110,12 @@ bwrap_words() {
     done
   fi
   add_words --proc /proc --dev /dev
-  ((system & 2)) && add_words --dev-bind /dev /dev
+  if ((system & 2)); then
+    add_words --dev-bind /dev /dev
+  else
+    # What root could change the machine with: bubblewrap itself does not close all of it everywhere.
+    for path in sys sysrq-trigger fs irq bus acpi mtrr; do add_words --ro-bind-try "/proc/$path" "/proc/$path"; done
+  fi
   if ((workspace & 6)); then grant "$workspace" "$CWD"; else add_words --tmpfs "$CWD" --remount-ro "$CWD"; fi
   close_places "$system"
   ((workspace & 6)) && grant "$workspace" "$TOOL_TMP"

@@ -13,11 +13,15 @@ use std::sync::OnceLock;
 
 use landlock::AccessFs;
 
-use super::{DROPPED_CAPABILITIES, Grants, filter, hide, must_hide};
+use super::{DROPPED_CAPABILITIES, Grants, can_hide, filter, hide};
 use crate::policy::mode::{Access, Mode, Places, Scope};
 
 /// In every sandbox: no processes but its own, a new /proc of them, no shared memory of others.
 const ALWAYS: &[&str] = &["--unshare-pid", "--unshare-ipc"];
+
+/// What root could change the machine with in the new /proc: bubblewrap itself does not close all of it everywhere.
+const PROC_SETTINGS: &[&str] =
+    &["/proc/sys", "/proc/sysrq-trigger", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/mtrr"];
 
 /// Whether bubblewrap is installed and may do its work. Tried once.
 pub(in crate::policy) fn is_possible() -> bool {
@@ -44,7 +48,8 @@ pub(in crate::policy) fn is_possible() -> bool {
 /// places in the command's list of processes, and the seccomp filter.
 pub(in crate::policy) fn words(mode: Mode, places: &Places) -> io::Result<(Vec<OsString>, Vec<OwnedFd>)> {
     let calls = filter_file(mode)?;
-    let hidden = must_hide(mode, places);
+    // Mounts cover what is closed; a mount for every entry beside it would take seconds.
+    let hidden = can_hide(mode, places);
     let mut grants = Grants { ruleset: None, seen: BTreeMap::new(), hidden };
     grants.everything(mode, places)?;
     let mut words: Vec<OsString> = Vec::new();
@@ -69,12 +74,17 @@ pub(in crate::policy) fn words(mode: Mode, places: &Places) -> io::Result<(Vec<O
         }
     }
     add("--proc", &[Path::new("/proc")]);
+    if !mode.permits(Scope::System, Access::Write) {
+        for path in PROC_SETTINGS.iter().map(Path::new) {
+            add("--ro-bind-try", &[path, path]);
+        }
+    }
     add("--dev", &[Path::new("/dev")]);
     if mode.permits(Scope::System, Access::Write) {
         add("--dev-bind", &[Path::new("/dev"), Path::new("/dev")]);
     }
     if hidden {
-        cover(places, &mut add);
+        cover(mode, places, &mut add);
     }
     if ![Access::Read, Access::Write, Access::Execute]
         .iter()
@@ -127,11 +137,15 @@ fn nameless(bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Empty places over the agent's files, but for the plan, and over the credentials.
-fn cover(places: &Places, add: &mut impl FnMut(&str, &[&Path])) {
+fn cover(mode: Mode, places: &Places, add: &mut impl FnMut(&str, &[&Path])) {
     add("--tmpfs", &[&places.base_dir]);
-    add("--bind", &[&places.plan_draft, &places.plan_draft]);
     let plan = places.session_dir.join("plan.md");
-    if plan.is_file() {
+    if mode.permits(Scope::Workspace, Access::Write) {
+        add("--bind-try", &[&places.plan_draft, &places.plan_draft]);
+    } else if mode.permits(Scope::Workspace, Access::Read) {
+        add("--ro-bind-try", &[&places.plan_draft, &places.plan_draft]);
+    }
+    if mode.permits(Scope::Workspace, Access::Read) && plan.is_file() {
         add("--ro-bind", &[&plan, &plan]);
     }
     add("--remount-ro", &[&places.base_dir]);

@@ -377,7 +377,7 @@ pub(super) fn needs_detour(mode: Mode, places: &Places) -> bool {
 /// Whether a directory that the mode opens to writes holds the agent's files or credentials: granted entry by entry,
 /// nothing new could be made right in it.
 fn must_hide(mode: Mode, places: &Places) -> bool {
-    if mode.permits(Scope::System, Access::Read) || !places.session_dir.starts_with(&places.base_dir) {
+    if !can_hide(mode, places) {
         return false;
     }
     let secrets = hide::secrets(places);
@@ -386,9 +386,18 @@ fn must_hide(mode: Mode, places: &Places) -> bool {
     let workspace = mode.permits(Scope::Workspace, Access::Write) && holds(&places.cwd);
     let external = mode.permits(Scope::External, Access::Write)
         && (places.home.as_deref().is_some_and(holds) || places.private.iter().any(|path| path.is_dir()));
-    // A workspace inside what would be covered would be covered too.
-    let inside = covered().any(|path| places.cwd.starts_with(path));
-    (workspace || external) && !inside && places.base_dir.is_dir()
+    workspace || external
+}
+
+/// Whether the agent's files and credentials can be covered: the mode keeps them closed, and the workspace does not lie
+/// in them, where it would be covered too.
+fn can_hide(mode: Mode, places: &Places) -> bool {
+    let secrets = hide::secrets(places);
+    let mut covered = places.own().filter(|path| path.is_dir()).chain(&secrets);
+    !mode.permits(Scope::System, Access::Read)
+        && places.session_dir.starts_with(&places.base_dir)
+        && places.base_dir.is_dir()
+        && !covered.any(|path| places.cwd.starts_with(path))
 }
 
 /// Which calls the mode closes, and with which arguments (none: whatever they are); they fail with EACCES.
