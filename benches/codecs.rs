@@ -3,8 +3,11 @@
 //!
 //! Each pair runs in turn; printed are the medians in GB/s and their ratio. Nothing here is asserted.
 
+use std::fs::File;
 use std::hint::black_box;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bash_agent::wire::{ndjson, resp, sse};
@@ -30,8 +33,28 @@ fn main() -> std::io::Result<()> {
     )?;
     let lines = lines();
     out.write_all(
-        pair("NDJSON lines (budget: 0.7)", lines.len(), "memchr", || line_feeds(&lines), || ndjson(&lines))
-            .as_bytes(),
+        pair(
+            "NDJSON lines (budget: 0.7)",
+            lines.len(),
+            "memchr",
+            || line_feeds(&lines),
+            || ndjson(lines.as_slice()),
+        )
+        .as_bytes(),
+    )?;
+    let mut file = tempfile::NamedTempFile::new()?;
+    for _ in 0..8 {
+        file.write_all(&lines)?;
+    }
+    out.write_all(
+        pair(
+            "NDJSON lines of a file (budget: 0.7)",
+            8 * lines.len(),
+            "wc -l",
+            || wc(file.path()),
+            || read_lines(file.path()),
+        )
+        .as_bytes(),
     )?;
     let events = events();
     out.write_all(
@@ -112,8 +135,18 @@ fn line_feeds(bytes: &[u8]) -> usize {
     memchr_iter(b'\n', bytes).count()
 }
 
-fn ndjson(bytes: &[u8]) -> usize {
-    let mut lines = ndjson::Lines::new(bytes);
+/// `wc -l`, its start included: it counts a file of 256 MB.
+fn wc(path: &Path) -> usize {
+    let counted = Command::new("wc").arg("-l").arg(path).output();
+    counted.map_or(0, |counted| counted.stdout.len())
+}
+
+fn read_lines(path: &Path) -> usize {
+    File::open(path).map_or(0, ndjson)
+}
+
+fn ndjson(input: impl Read) -> usize {
+    let mut lines = ndjson::Lines::new(input);
     let mut count = 0;
     while let Ok(Some(line)) = lines.next() {
         black_box(line.bytes);

@@ -40,7 +40,10 @@ peers_have() {
 
 # peers_version NAME: the first number with dots that it prints.
 peers_version() {
-  "$1" --version </dev/null 2>/dev/null | grep -o '[0-9][0-9]*\.[0-9][0-9.]*[0-9]' | head -n 1
+  local said
+  said=$("$1" --version </dev/null 2>/dev/null) || said='?'
+  # shellcheck disable=SC2001  # no pattern of bash takes a number out
+  sed 's/^[^0-9]*\([0-9][0-9]*\.[0-9][0-9.]*\).*/\1/; q' <<<"$said"
 }
 
 # Sets peers_command to the measured command of each peer that is there, as arguments of `measure`.
