@@ -203,6 +203,7 @@ toml_known() { # <key>
   max_cost | max_time) ;;
   tool_result_max_bytes | skills | output_format | mode | stall_timeout | retry_base_ms | base_url | api_key | trusted) ;;
   sandbox | mask | ask_timeout | keep_env) ;;
+  plain | bell | markdown) ;;
   headers.* | extra_body.* | parts.*) ;;
   providers.*.api | providers.*.base_url | providers.*.key_env | providers.*.model) ;;
   providers.*.headers.* | providers.*.extra_body.*) ;;
@@ -328,6 +329,7 @@ resolve_config() {
   resolve_model
   resolve_mode
   resolve_sandbox
+  resolve_look
   resolve_format
   local i
   for ((i = 0; i < USER_FILE_COUNT; i++)); do
@@ -403,6 +405,18 @@ resolve_sandbox() {
   need_choice text mask "$text" true false
   MASK=1
   if ((OPT_NO_MASK)) || [[ $text == false ]]; then MASK=0; fi
+}
+
+# How a terminal is used. There is no bell here, and no styled answer: those keys are for the binary, and only checked.
+resolve_look() {
+  local text
+  toml_get text USER_FILE plain || text=false
+  need_choice text plain "$text" true false
+  [[ $text == true ]] && OPT_PLAIN=1
+  toml_get text USER_FILE markdown || text=true
+  need_choice text markdown "$text" true false
+  toml_get text USER_FILE bell || text=bell
+  need_choice text bell "$text" bell osc9 osc777 off
 }
 
 resolve_format() {
