@@ -228,7 +228,8 @@ impl Decoder {
         let Some(front) = self.blocks.front_mut() else { return };
         for event in std::mem::take(&mut front.held) {
             match (event, out.last_mut()) {
-                (ModelEvent::Text(text), Some(ModelEvent::Text(last))) => last.push_str(&text),
+                (ModelEvent::Text(text), Some(ModelEvent::Text(last)))
+                | (ModelEvent::Thinking(text), Some(ModelEvent::Thinking(last))) => last.push_str(&text),
                 (event, _) => out.push(event),
             }
         }

@@ -104,6 +104,19 @@ fn blocks_that_were_never_closed_are_given_at_the_end() {
 }
 
 #[test]
+fn pieces_that_were_held_back_are_joined_like_others() {
+    for (kind, key, word) in [("text_delta", "text", "text"), ("thinking_delta", "thinking", "thinking")] {
+        let delta = |index, text| {
+            format!(
+                r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","{key}":"{text}"}}}}"#
+            )
+        };
+        let (first, second) = (delta(0, "a"), delta(1, "b"));
+        assert_eq!(events(&[&first, &second, STOP])[0], format!("{word}: ab"));
+    }
+}
+
+#[test]
 fn servers_with_other_habits_are_understood() {
     // No start, blanks in the JSON, the input whole in the start, no id, no stop reason.
     let list = [
