@@ -77,6 +77,7 @@ soak: build ## One agent kept busy (SECONDS_TO_RUN=120), every crash point, 50 r
 	AGENT=$${AGENT:-$(BIN)} scripts/soak.sh
 	AGENT=$${AGENT:-$$(realpath $(BIN))} CRASH_FULL=1 $(CARGO) test --locked --test crash
 	AGENT=$${AGENT:-$$(realpath $(BIN))} STRESS_ROUNDS=50 $(CARGO) test --locked --test stress
+	AGENT=$${AGENT:-$$(realpath $(BIN))} DIFFERENTIAL_ROUNDS=50 $(CARGO) test --locked --test differential
 	if $(CARGO) fuzz --version >/dev/null 2>&1; then $(MAKE) fuzz; else echo 'fuzz: skipped, cargo install cargo-fuzz'; fi
 
 fuzz: ## Every fuzz target for FUZZ_SECONDS (450: an hour in all), from fuzz/seeds; needs cargo-fuzz and a nightly toolchain
