@@ -28,7 +28,7 @@ demo: ## A real session on a throw-away project, without network or key (KEEP=1 
 	@scripts/demo.sh
 
 test: lint build test-docs test-awk test-all ## Everything: lint, documentation, awk, unit, integration and conformance tests
-	QUICK=1 scripts/test-conformance.sh
+	QUICK=1 CONFORMANCE_RETRY=1 scripts/test-conformance.sh
 
 test-all: build
 	AGENT=$${AGENT:-$$(realpath $(BIN))} $(CARGO) test --locked --workspace
