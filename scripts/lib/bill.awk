@@ -31,18 +31,18 @@ END {
 }
 
 function add(i, at) {
-    calls[i] += $at; t_in[i] += $(at + 1); t_out[i] += $(at + 2); t_read[i] += $(at + 3); t_write[i] += $(at + 4)
+    asked[i] += $at; t_in[i] += $(at + 1); t_out[i] += $(at + 2); t_read[i] += $(at + 3); t_write[i] += $(at + 4)
     dollars[i] += $(at + 5)
     saved[i] += $(at + 6) - $(at + 5)
 }
 
 function figures(i) {
     printf "\"calls\":%.0f,\"input_tokens\":%.0f,\"output_tokens\":%.0f,\"cache_read_input_tokens\":%.0f,\"cache_creation_input_tokens\":%.0f,\"cache_hit_percent\":%.1f,\"cost_usd\":%s,\"saved_by_cache_usd\":%s", \
-        calls[i], t_in[i], t_out[i], t_read[i], t_write[i], rate(i), money(dollars[i]), money(saved[i])
+        asked[i], t_in[i], t_out[i], t_read[i], t_write[i], rate(i), money(dollars[i]), money(saved[i])
 }
 
 function row(i, name, of) {
-    printf "%s %s %6.0f %12.0f %10.0f %12.0f %12.0f %6.1f %12s %12s\n", padded(name, 10), padded(of, 24), calls[i], t_in[i], t_out[i], \
+    printf "%s %s %6.0f %12.0f %10.0f %12.0f %12.0f %6.1f %12s %12s\n", padded(name, 10), padded(of, 24), asked[i], t_in[i], t_out[i], \
         t_read[i], t_write[i], rate(i), money(dollars[i]), money(saved[i])
 }
 

@@ -17,7 +17,7 @@
     close(file)
 }
 END {
-    for (key in calls) printf "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\n", key, calls[key], t_in[key], t_out[key], t_read[key], t_write[key]
+    for (key in asked) printf "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\n", key, asked[key], t_in[key], t_out[key], t_read[key], t_write[key]
     for (key in s_read) printf "compaction\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\n", key, s_calls[key], s_in[key], s_out[key], s_read[key], s_write[key]
 }
 
@@ -44,7 +44,7 @@ function usage(line,   n, keys, raws, i, kind, model, key, in_, out, read, write
     gsub(/[\001-\037\177]/, "", kind)
     gsub(/[\001-\037\177]/, "", model)
     key = kind "\t" model
-    calls[key]++; t_in[key] += in_; t_out[key] += out; t_read[key] += read; t_write[key] += write
+    asked[key]++; t_in[key] += in_; t_out[key] += out; t_read[key] += read; t_write[key] += write
     if (kind == "compact") saves(model, -in_, -out, -read, -write)
     if (kind != "agent") return
     all = in_ + read + write
