@@ -6,11 +6,11 @@
 
 # ---- The reader: a process of its own
 
-# The core's, else ours; ours too when the core's dies.
+# The core's, else ours; ours too when the core's dies, and where this run must know what its sub-agents used.
 notify_reader() {
   local code
   RECOVER=0
-  if has_core; then
+  if has_core && [[ -z ${MAX_COST:-}${MAX_TOTAL_TOKENS:-} && $FORMAT != json ]]; then
     case $FORMAT in
     human)
       run_core notify-reader --show messages -- "$S" | display
