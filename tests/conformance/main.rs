@@ -11,6 +11,7 @@ mod matrix;
 mod normal;
 mod pattern;
 mod process;
+mod scene;
 #[path = "../common/shape.rs"]
 mod shape;
 mod world;
@@ -141,6 +142,7 @@ fn run(case: &Case, agent: &Agent) -> Result<(), String> {
     }
     let commands: Vec<String> =
         case.runs.iter().map(|run| process::command_line(agent, run, &world)).collect();
+    world.keep_failed();
     Err(format!(
         "shows: {}\ncommand: {}\ncwd: {}\n{}\nlisting:\n{}",
         case.about.shows,

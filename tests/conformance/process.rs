@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::case::{Case, Run};
+use crate::scene;
 use crate::world::{Agent, MARK, World};
 
 /// What a run left behind on its streams.
@@ -99,8 +100,10 @@ pub(crate) fn run(world: &World, agent: &Agent, case: &Case, run: &Run) -> Ended
         Err(problem) => return Ended { problem: Some(problem), ..Ended::default() },
     };
     let readers = running.readers(run);
-    let problem = running.steps(&run.steps).and_then(|()| running.wait_exit()).err();
-    if problem.is_some() {
+    let mut problem = running.steps(&run.steps).and_then(|()| running.wait_exit()).err();
+    if let Some(text) = &mut problem {
+        // Killed, it takes its private files away, and what it waited for is gone.
+        text.push_str(&scene::describe(world));
         // It is our own child, still unreaped: its pid cannot be another's.
         let _ = running.child.kill();
         running.status = running.child.wait().ok();

@@ -1,5 +1,6 @@
 //! The little world of one case: an own home, working directory and temporary directory, and a model.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -56,7 +57,7 @@ pub(crate) struct World {
     pub(crate) mark: String,
     /// When the case is given up.
     pub(crate) deadline: Instant,
-    keep: bool,
+    keep: Cell<bool>,
 }
 
 impl World {
@@ -70,7 +71,7 @@ impl World {
         for dir in [&home, &work, &tmp] {
             fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         }
-        let keep = std::env::var_os("CONFORMANCE_KEEP").is_some();
+        let keep = Cell::new(keeps("1"));
         let mut world = Self {
             home,
             work,
@@ -99,6 +100,11 @@ impl World {
             rules.push(rule(When::Body(other.when.clone()), &other.answer)?);
         }
         Server::start(rules, After::Nothing).map_err(|error| format!("mock model: {error}"))
+    }
+
+    /// The case has failed: with `CONFORMANCE_KEEP=failed` its directory stays.
+    pub(crate) fn keep_failed(&self) {
+        self.keep.set(self.keep.get() || keeps("failed"));
     }
 
     /// Time left for this case.
@@ -221,9 +227,14 @@ impl World {
     }
 }
 
+/// Whether `CONFORMANCE_KEEP` says so: `1` keeps every case's directory, `failed` those of cases that failed.
+fn keeps(word: &str) -> bool {
+    std::env::var_os("CONFORMANCE_KEEP").is_some_and(|value| value == word)
+}
+
 impl Drop for World {
     fn drop(&mut self) {
-        if !self.keep {
+        if !self.keep.get() {
             // A case may have taken its own rights away.
             for dir in [&self.home, &self.work, &self.tmp] {
                 let _ = fs::set_permissions(dir, fs::Permissions::from_mode(0o700));
