@@ -192,10 +192,11 @@ finish_turn() {
   wait_sync
   # Who waits for the input of this id exits as a one-shot run of the turn would.
   [[ -n $ID_FIELD ]] && ((TURN_EXIT)) && ID_FIELD="$ID_FIELD,\"exit\":$TURN_EXIT"
+  # A signal that somebody sends because he saw the turn's end finds an idle agent.
+  IN_TURN=0
   event "{\"type\":\"stop\",\"reason\":\"$reason\"$ID_FIELD"
   rm -f -- "$S/agent_running.flag"
   : >"$RUN/busy_turn"
-  IN_TURN=0
   start_sync
   show_message STOP "$TURN_REASON"
   if [[ $FORMAT == text && -s $RUN/turn.text && $TURN_EXIT == 0 ]]; then show_answer; fi
