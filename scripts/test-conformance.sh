@@ -15,11 +15,9 @@ bin=$(realpath -- "$bin") || exit 1
 agent="bash $root/scripts/agent.sh"
 dist="bash $root/dist/agent.sh"
 
-# What the Bash agent does not have: NUL cannot be held in bash.
-lacks=nul
-# Without the binary it is confined by bubblewrap, where that works.
-bare=$lacks
-bwrap --unshare-pid --unshare-ipc --ro-bind / / --proc /proc --dev /dev true 2>/dev/null || bare=$lacks,sandbox
+# Without the binary the Bash agent is confined by bubblewrap, where that works.
+bare=
+bwrap --unshare-pid --unshare-ipc --ro-bind / / --proc /proc --dev /dev true 2>/dev/null || bare="WITHOUT=sandbox "
 
 # The awks that are here, as `name program` lines. The suite splits commands at blanks, so busybox gets a link to be
 # called by.
@@ -38,11 +36,11 @@ awks() {
 list() {
   local name awk out="binary=$bin"
   while read -r name awk; do
-    out="$out;sh $name=WITHOUT=$bare BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $agent"
+    out="$out;sh $name=${bare}BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $agent"
     case $name in
     mawk | gawk)
-      out="$out;sh+core $name=WITHOUT=$lacks BASH_AGENT_CORE=$bin BASH_AGENT_AWK=$awk $agent"
-      out="$out;dist $name=WITHOUT=$bare BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $dist"
+      out="$out;sh+core $name=BASH_AGENT_CORE=$bin BASH_AGENT_AWK=$awk $agent"
+      out="$out;dist $name=${bare}BASH_AGENT_CORE= BASH_AGENT_AWK=$awk $dist"
       ;;
     esac
     [ -z "${QUICK:-}" ] || break

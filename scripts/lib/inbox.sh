@@ -20,16 +20,19 @@ setup_inbox() {
   NOTIFY_PID=$GROUP_PID
 }
 
+# DRAIN is the time for what is in a FIFO already; "" = byte by byte, for bash 3.2 loses what a `read` had got when its
+# time is over. (Before 5.2 a time-out is a signal, which a `read` misses that begins in that moment: so not too short.)
 setup_silence() {
-  SILENCE=1
-  ((BASH_VERSINFO[0] >= 4)) && SILENCE=0.1
+  SILENCE=1 DRAIN=''
+  ((BASH_VERSINFO[0] >= 4)) && SILENCE=0.1 DRAIN=0.01
+  ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 502)) && DRAIN=0.001
   return 0
 }
 
 # ---- Bytes: what was pushed back first, then the FIFO on descriptor 3.
 
 # PUSHED comes next, then the lines of BACK (from BACK_AT on): so that looking through much costs no more than its length.
-PUSHED='' BACK=() BACK_AT=0 NEXT_LOOK=0
+PUSHED='' BACK=() BACK_AT=0 NEXT_LOOK=0 BUSY=0
 
 # Sets what was taken before everything that is still to come.
 push_back() { # <bytes, whose last line has no LF or has one>
@@ -62,47 +65,58 @@ look_for_owner() {
   has_owner || exit 0
 }
 
-# One byte into BYTE; fails when none comes in time. A `read` that gives up just as a byte comes says so and hands it over
-# all the same: only without a byte none came.
-next_byte() { # <seconds>
+# Tells the main loop whether this reader is in the middle of something.
+mark_busy() { # <1 or 0>
+  [[ $BUSY == "$1" || $INBOX_NAME != input ]] && return 0
+  BUSY=$1
+  printf '%s\n' "$1" >"$RUN/busy"
+}
+
+# Sees to it that PUSHED holds something: what was pushed back, else what comes in time. 0xFF takes the place of NUL, at
+# which a `read -d ''` ends: no UTF-8 has it, so that it becomes U+FFFD as NUL does. A `read` that gives up just as a byte
+# comes says so and hands it over all the same: only without a byte none came.
+have_bytes() { # <seconds>
+  local bytes=''
   look_for_owner
-  if is_pushed; then
-    BYTE=${PUSHED:0:1}
-    PUSHED=${PUSHED:1}
-    return 0
-  fi
-  BYTE=
-  IFS= read -r -d '' -n 1 -t "$1" BYTE <&3 || [[ -n $BYTE ]]
+  is_pushed && return 0
+  IFS= read -r -d '' -n 1 -t "$1" -u 3 bytes || [[ -n $bytes ]] || return 1
+  PUSHED=${bytes:-$'\377'}
+  mark_busy 1
+  [[ -n $DRAIN ]] || return 0
+  bytes=
+  while IFS= read -r -d '' -n 4096 -t "$DRAIN" -u 3 bytes; do
+    PUSHED=$PUSHED$bytes
+    ((${#bytes} < 4096)) && PUSHED=$PUSHED$'\377'
+    bytes=
+    ((${#PUSHED} < 4096)) || return 0
+  done
+  PUSHED=$PUSHED$bytes
 }
 
 # Up to the next LF into LINE, LF_CAME says whether it came; fails when no byte came in time.
 next_line() { # <seconds>
-  local part status
-  LINE='' LF_CAME=0
-  look_for_owner
-  is_pushed
-  if [[ $PUSHED == *$'\n'* ]]; then
+  local parts=() byte
+  LF_CAME=0
+  while have_bytes "$1"; do
     LINE=${PUSHED%%$'\n'*}
-    PUSHED=${PUSHED#*$'\n'}
-    LF_CAME=1
-    return 0
-  fi
-  LINE=$PUSHED
-  PUSHED=
-  while :; do
-    part=
-    IFS= read -r -t "$1" part <&3
-    status=$?
-    LINE=$LINE$part
-    if ((status == 0)); then
+    parts[${#parts[@]}]=$LINE
+    if [[ $PUSHED == *$'\n'* ]]; then
+      PUSHED=${PUSHED:${#LINE}+1}
       LF_CAME=1
-      return 0
+      break
     fi
-    look_for_owner
-    [[ -n $part ]] && continue
-    [[ -n $LINE ]] || return 1
-    return 0
+    PUSHED=
+    [[ -z $DRAIN ]] || continue
+    byte=
+    while IFS= read -r -d '' -n 1 -t "$1" -u 3 byte || [[ -n $byte ]]; do
+      [[ $byte == $'\n' ]] && LF_CAME=1 && break
+      parts[${#parts[@]}]=${byte:-$'\377'}
+      byte=
+    done
+    break
   done
+  join_parts LINE "${parts[@]+"${parts[@]}"}"
+  ((${#parts[@]}))
 }
 
 join_parts() { # <result-var> [part…]
@@ -121,9 +135,7 @@ frame_begins() {
   ((LF_CAME)) || return 1
   HEAD=$HEAD$'\n'
   [[ $LINE =~ ^[0-9][0-9]?$'\r'$ ]] || return 1
-  next_byte 5 || return 1
-  PUSHED=$BYTE$PUSHED
-  [[ $BYTE == '$' ]]
+  have_bytes 5 && [[ $PUSHED == '$'* ]]
 }
 
 # Reads the fields of the frame whose header is in HEAD into FIELDS. 1 malformed, 2 incomplete; then TAKEN holds the pieces
@@ -174,10 +186,7 @@ skip_broken() { # <what was wrong> <1 when JSON lines begin messages too> [silen
       PUSHED=
       return 0
     fi
-    if [[ -z $PUSHED ]]; then
-      next_byte "$SILENCE" || return 1
-      PUSHED=$BYTE$PUSHED
-    fi
+    have_bytes "$SILENCE" || return 1
     if ((!first)); then
       [[ $2 == 1 && $PUSHED == '{'* ]] && return 0
       if [[ $PUSHED == '*'* ]]; then
@@ -198,25 +207,19 @@ read_input() {
   exec 3<>"$S/input.fifo" 6<>"$RUN/bell"
   IN_COUNT=0
   while :; do
-    next_byte 10 || continue
-    printf '1\n' >"$RUN/busy"
-    case $BYTE in
-    '*')
+    have_bytes 10 || continue
+    case $PUSHED in
+    '*'*)
+      PUSHED=${PUSHED:1}
       if frame_begins; then take_frame; else
         PUSHED=$HEAD$PUSHED
         take_text
       fi
       ;;
-    '{')
-      PUSHED=$BYTE$PUSHED
-      take_json
-      ;;
-    *)
-      PUSHED=$BYTE$PUSHED
-      take_text
-      ;;
+    '{'*) take_json ;;
+    *) take_text ;;
     esac
-    printf '0\n' >"$RUN/busy"
+    is_pushed || mark_busy 0
   done
 }
 
@@ -301,10 +304,7 @@ take_text() {
     parts[${#parts[@]}]=$LINE
     ((LF_CAME)) || break
     parts[${#parts[@]} - 1]=$LINE$'\n'
-    if ! is_pushed; then
-      next_byte "$SILENCE" || break
-      PUSHED=$BYTE
-    fi
+    have_bytes "$SILENCE" || break
     case $PUSHED in
     '*'*)
       PUSHED=${PUSHED:1}
@@ -322,10 +322,7 @@ take_text() {
         break
       fi
       parts[${#parts[@]}]=$LINE
-      if ! is_pushed; then
-        next_byte "$SILENCE" || break
-        PUSHED=$BYTE
-      fi
+      have_bytes "$SILENCE" || break
       ;;
     esac
   done

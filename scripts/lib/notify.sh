@@ -55,29 +55,30 @@ read_notices() { # <session dir>
     wait=$idle
     # What finds the disk full is tried again.
     [[ -s $RUN/held ]] && wait=2
-    if ! next_byte $((RECOVER ? 1 : wait)); then
+    if ! have_bytes $((RECOVER ? 1 : wait)); then
       noise=0
       ((RECOVER)) && recover_results
       flush_held && raise_pending
       has_owner || exit 0
       continue
     fi
-    if [[ $BYTE == '*' ]] && frame_begins; then
-      noise=0
-      read_frame
-      case $? in
-      0) take_notice ;;
-      1) skip_broken "notify.fifo: a malformed RESP frame" 0 ;;
-      2) skip_broken "notify.fifo: an incomplete RESP frame" 0 silent ;;
-      esac
-      continue
+    if [[ $PUSHED == '*'* ]]; then
+      PUSHED=${PUSHED:1}
+      if frame_begins; then
+        noise=0
+        read_frame
+        case $? in
+        0) take_notice ;;
+        1) skip_broken "notify.fifo: a malformed RESP frame" 0 ;;
+        2) skip_broken "notify.fifo: an incomplete RESP frame" 0 silent ;;
+        esac
+        continue
+      fi
+      PUSHED=$HEAD$PUSHED
     fi
     # Noise: said once, up to the next line that begins a frame.
     ((noise++)) || report_problem "notify.fifo: bytes that are no RESP frame, skipped"
-    if [[ $BYTE == '*' ]]; then
-      PUSHED=${HEAD:1}$PUSHED
-    fi
-    [[ $BYTE == $'\n' ]] || next_line "$SILENCE"
+    next_line "$SILENCE"
   done
 }
 

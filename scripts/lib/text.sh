@@ -34,10 +34,11 @@ unescape_line() { # <result-var> <line>
   printf -v "$1" '%b' "$2"
 }
 
-read_file() { # <result-var> <file>   all of it but NUL bytes, line feeds at the end included
-  local rf_text=
-  IFS= read -r -d '' rf_text <"$2"
-  printf -v "$1" '%s' "$rf_text"
+read_file() { # <result-var> <file>   all of it, line feeds at the end included; 0xFF for NUL, so that U+FFFD comes of it
+  local rf_part='' rf_parts=() IFS=
+  # (One that cannot be opened fails here.)
+  while IFS= read -r -d '' rf_part; do rf_parts[${#rf_parts[@]}]=$rf_part$'\377'; done <"$2" || return 1
+  printf -v "$1" '%s' "${rf_parts[*]+"${rf_parts[*]}"}$rf_part"
 }
 
 is_number() { # <text>   digits that fit a 64-bit counter
