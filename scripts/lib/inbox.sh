@@ -2,7 +2,7 @@
 #
 # A reader is a process of its own: it reads bytes with builtins, so that a time-out costs nothing, and hands over whole
 # messages. A queued message is one line of $RUN/queue, fields separated by TAB and line-escaped, then one byte on the bell:
-#   input ID CONTENT · inputf ID FILE · file ID NAME · sync ID · end CODE · pending
+#   input ID CONTENT · inputf ID FILE · file ID NAME · sync ID · end CODE · pending · long FILE (a record that is no short line)
 # Without fractions of seconds (bash 3.2) 100 ms of silence are 1 s.
 
 MAX_FRAME=67108864
@@ -205,7 +205,6 @@ skip_broken() { # <what was wrong> <1 when JSON lines begin messages too> [silen
 
 read_input() {
   exec 3<>"$S/input.fifo" 6<>"$RUN/bell"
-  IN_COUNT=0
   while :; do
     have_bytes 10 || continue
     case $PUSHED in
@@ -341,7 +340,13 @@ take_text() {
 
 # ---- The queue
 
+# A short line is one write, so that the lines of several writers do not mix; a long one stands in a file.
 queue_line() { # <record>
+  if ((${#1} > 1000)); then
+    ((++IN_COUNT))
+    printf '%s' "$1" >"$RUN/in.$INBOX_NAME.$IN_COUNT"
+    set -- "long"$'\t'"$RUN/in.$INBOX_NAME.$IN_COUNT"
+  fi
   printf '%s\n' "$1" >>"$RUN/queue"
   printf '\n' >&6
 }
@@ -351,8 +356,8 @@ queue_input() { # <id> <content>
   [[ $2 == *[![:space:]]* ]] || return 0
   if ((${#2} > 4096)); then
     ((++IN_COUNT))
-    printf '%s' "$2" >"$RUN/in.$IN_COUNT"
-    queue_line "inputf"$'\t'"$1"$'\t'"$RUN/in.$IN_COUNT"
+    printf '%s' "$2" >"$RUN/in.$INBOX_NAME.$IN_COUNT"
+    queue_line "inputf"$'\t'"$1"$'\t'"$RUN/in.$INBOX_NAME.$IN_COUNT"
   else
     escape_line content "$2"
     queue_line "input"$'\t'"$1"$'\t'"$content"
@@ -378,13 +383,30 @@ log_shared() { # <event line without ts and brace>
   return 0
 }
 
-INBOX_NAME=input
+INBOX_NAME=input IN_COUNT=0 RECORD_PART=''
+
+# A record that is there into RECORD. Of a line that its writer has only begun, what was read is kept.
+take_record() {
+  local part='' file
+  if ! IFS= read -r part <&7; then
+    RECORD_PART=$RECORD_PART$part
+    return 1
+  fi
+  RECORD=$RECORD_PART$part
+  RECORD_PART=
+  if [[ $RECORD == long$'\t'* ]]; then
+    file=${RECORD#*$'\t'}
+    read_file RECORD "$file"
+    rm -f -- "$file"
+  fi
+  return 0
+}
 
 # The next record into RECORD. 1 = nothing is there and nothing on its way (only when asked not to wait).
 next_record() { # <1 = wait>
   local bell
   while :; do
-    if IFS= read -r RECORD <&7; then return 0; fi
+    if take_record; then return 0; fi
     if [[ $1 != 1 ]]; then
       is_input_waiting || return 1
       ring_wait 0.05

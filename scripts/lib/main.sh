@@ -246,7 +246,7 @@ must_leave() {
 # The next record; waits for it. 1 = there is nothing and the run ends by itself, 2 = look again.
 next_work() {
   local open
-  IFS= read -r RECORD <&7 && return 0
+  take_record && return 0
   open_count open
   if ((UNTIL_END || open > 0)); then
     next_record 1

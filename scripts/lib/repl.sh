@@ -86,6 +86,7 @@ start_editor() {
 edit_lines() {
   local what line status prompt='> ' history=$BASE/history
   exec 5<>"$RUN/ask" 6<>"$RUN/bell"
+  INBOX_NAME=typed
   ((COLOR && !OPT_PLAIN)) && prompt=$'\001\033[32m\002>\001\033[0m\002 '
   if [[ -n ${ORIG_LC_ALL+set} ]]; then LC_ALL=$ORIG_LC_ALL; else unset LC_ALL; fi
   set -o history
@@ -95,8 +96,7 @@ edit_lines() {
     stty "$TTY_STATE" 2>/dev/null
     if ! read_typed line "$prompt"; then
       [[ -n $line ]] || {
-        printf 'typed_end\n' >>"$RUN/queue"
-        printf '\n' >&6
+        queue_line typed_end
         return 0
       }
     fi
@@ -113,8 +113,7 @@ edit_lines() {
     fi
     [[ $what == answer ]] && continue
     escape_line line "$line"
-    printf 'typed\t%s\n' "$line" >>"$RUN/queue"
-    printf '\n' >&6
+    queue_line typed$'\t'"$line"
   done
 }
 
