@@ -287,11 +287,17 @@ start_queued() {
 
 # ---- Ends
 
+# TERM to a waiter, and to its sub-agent too: a waiter that is just about to `wait` sees a signal only when that ends.
+end_waiter() { # <index>
+  kill -TERM "${CHILD_WAITERS[$1]}" 2>/dev/null || return 0
+  [[ ${CHILD_IDS[$1]} == task_* || ${CHILD_PIDS[$1]} == 0 ]] || kill -TERM "${CHILD_PIDS[$1]}" 2>/dev/null
+}
+
 # An interrupt ends the children that this turn started.
 end_turn_children() {
   local i ids=() turns=() n=0 frame
   for ((i = 0; i < ${#CHILD_IDS[@]}; i++)); do
-    ((CHILD_TURNS[i] == RUN_TURNS)) && kill -TERM "${CHILD_WAITERS[i]}" 2>/dev/null
+    ((CHILD_TURNS[i] == RUN_TURNS)) && end_waiter "$i"
   done
   for ((i = 0; i < ${#QUEUED_IDS[@]}; i++)); do
     if ((QUEUED_TURNS[i] != RUN_TURNS)); then
@@ -312,17 +318,16 @@ emit_failed() { # <id> <text>   an AGENT_RESULT frame
   printf 'AGENT_RESULT\t%s\tfailed\t\t%s\t0\t0\t0\t0\t0\n' "$1" "$2" | encode_frames
 }
 
-# All of them, at the end: TERM, two seconds, KILL.
+# All of them, at the end: TERM, two seconds, KILL. Their results, and those that were on their way, are taken in.
 end_children() {
   local i tries=0 count
   forget_ended
-  ((${#CHILD_IDS[@]})) || return 0
-  for ((i = 0; i < ${#CHILD_IDS[@]}; i++)); do kill -TERM "${CHILD_WAITERS[i]}" 2>/dev/null; done
+  for ((i = 0; i < ${#CHILD_IDS[@]}; i++)); do end_waiter "$i"; done
   while ((tries++ < 60)); do
     forget_ended
     open_count count
-    ((${#CHILD_IDS[@]} == 0 && count == 0)) && return 0
-    ((${#CHILD_IDS[@]} == 0 && tries > 20)) && return 0
+    # (Those that waited for a place have no result.)
+    ((${#CHILD_IDS[@]} == 0 && count <= ${#QUEUED_IDS[@]})) && return 0
     sleep 0.05 2>/dev/null || sleep 1
   done
   for ((i = 0; i < ${#CHILD_IDS[@]}; i++)); do
