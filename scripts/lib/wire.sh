@@ -14,6 +14,15 @@ encode_frames() {
   stream_awk resp_encode.awk
 }
 
+# Opens a FIFO for a writer, on descriptor 5. An owner that ends just now takes it away: what this makes in its place goes.
+open_fifo() { # <fifo>
+  exec 5<>"$1" || return 1
+  [[ -p /dev/fd/5 ]] && return 0
+  exec 5>&-
+  [[ -f $1 && ! -s $1 ]] && rm -f -- "$1"
+  return 1
+}
+
 # Writes a file of frames whole into a FIFO, with the lock that every writer of ours takes. When the lock is not to be
 # had for 5 s the function named is called, and it waits on.
 send_frames() { # <fifo> <file> [function [argument…]]
@@ -21,7 +30,7 @@ send_frames() { # <fifo> <file> [function [argument…]]
   shift 2
   [[ -p $fifo ]] || return 1
   (
-    exec 5<>"$fifo" || exit 1
+    open_fifo "$fifo" || exit 1
     if ! lock_within 5 5; then
       if (($#)); then "$@"; fi
       lock_fd 5
@@ -35,7 +44,7 @@ send_within() { # <fifo> <file> <seconds>
   [[ -p $1 ]] || return 1
   (
     local pid='' rest=''
-    exec 5<>"$1" || exit 1
+    open_fifo "$1" || exit 1
     lock_within 5 "$3" || exit 2
     # Its first line is the writer's pid, its end the writer's.
     exec 6< <(
@@ -58,7 +67,7 @@ send_message() { # <fifo> <field>…   a short message
   for field; do frame=$frame"\$${#field}"$'\r\n'$field$'\r\n'; done
   [[ -p $fifo ]] || return 1
   (
-    exec 5<>"$fifo" && lock_within 5 5 && F=$frame LC_ALL=C "${AWK[@]}" 'BEGIN { printf "%s", ENVIRON["F"] }' >&5
+    open_fifo "$fifo" && lock_within 5 5 && F=$frame LC_ALL=C "${AWK[@]}" 'BEGIN { printf "%s", ENVIRON["F"] }' >&5
   )
 }
 
