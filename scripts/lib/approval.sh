@@ -1,7 +1,7 @@
 # approval.sh - a refusal turned into a question (CONTRACT §12, --ask): an `approval_request` event, and whoever answers
 # first, at the terminal or on input.fifo, decides. No answer in time is no.
 #
-# An open question has its id in $RUN/question; answers are lines `BY TAB TEXT` of $RUN/approval, written by the reader of
+# An open question has its id in $RUN/question; answers are lines `BY TAB ID TAB TEXT` of $RUN/approval, written by the reader of
 # input.fifo, by the line editor, or by a process that reads the terminal.
 
 ANSWERER_PID=''
@@ -23,7 +23,7 @@ ask_approval() { # <number of the call> <id of the call> <name> <required mode>
   json_string line "$why"
   json_string call "$2"
   event "{\"type\":\"approval_request\",\"id\":\"$id\",\"tool_use_id\":\"$call\",\"name\":\"$3\",\"input\":$input,\"required\":\"$4\",\"allowed\":\"$MODE_DIGITS\",\"why\":\"$line\""
-  start_answers
+  start_answers "$id"
   show_question "$id" "$3" "$4" "$why" "$wider"
   await_answer "$id"
   stop_answers
@@ -65,7 +65,7 @@ show_question() { # <id> <name> <required> <why> <wider mode>
 }
 
 await_answer() { # <id>   sets APPROVED and APPROVED_BY
-  local until=$((SECONDS + ASK_TIMEOUT)) by text
+  local until=$((SECONDS + ASK_TIMEOUT)) by id text seen=0 number
   APPROVED_BY=timeout
   while :; do
     if ((INTERRUPTED || ENDING)); then
@@ -74,9 +74,12 @@ await_answer() { # <id>   sets APPROVED and APPROVED_BY
     fi
     ((SECONDS < until)) || return 1
     if [[ -s $RUN/approval ]]; then
-      mv -f -- "$RUN/approval" "$RUN/approval.taken"
-      : >>"$RUN/approval"
-      while IFS=$'\t' read -r by text; do
+      number=0
+      while IFS=$'\t' read -r by id text; do
+        ((++number > seen)) || continue
+        seen=$number
+        # An answer that came just as its question was closed is none to the next.
+        [[ $id == "$1" ]] || continue
         if parse_answer "$text"; then
           APPROVED_BY=$by
           # Whoever else waits for the bell.
@@ -88,7 +91,7 @@ await_answer() { # <id>   sets APPROVED and APPROVED_BY
         else
           event_error "approval '$1' has \"allow\" $text: give true, false or \"session\""
         fi
-      done <"$RUN/approval.taken"
+      done <"$RUN/approval"
     fi
     ring_wait ''
   done
@@ -108,7 +111,7 @@ parse_answer() { # <text>   sets APPROVED; fails when it is none
 # ---- The terminal
 
 # Somebody at a terminal: the line editor, or a process that reads one.
-start_answers() {
+start_answers() { # <id>
   local groups
   HAS_ANSWERER=0
   if [[ -n $EDITOR_PID ]]; then
@@ -124,14 +127,14 @@ start_answers() {
     close_own
     trap - EXIT TERM HUP USR1 USR2 CONT PIPE
     exec 6<>"$RUN/bell"
-    while IFS= read -r line; do put_answer terminal "$line"; done
+    while IFS= read -r line; do put_answer terminal "$1" "$line"; done
   ) </dev/tty &
   ANSWERER_PID=$!
   HAS_ANSWERER=1
 }
 
-put_answer() { # <by> <text>
-  printf '%s\t%s\n' "$1" "$2" >>"$RUN/approval"
+put_answer() { # <by> <id of the question> <text>
+  printf '%s\t%s\t%s\n' "$1" "$2" "$3" >>"$RUN/approval"
   printf '\n' >&6
 }
 
@@ -143,7 +146,8 @@ ask_answer() {
 
 stop_answers() {
   [[ -n $ANSWERER_PID ]] || return 0
-  kill -TERM "$ANSWERER_PID" 2>/dev/null
+  # (A signal that meets it in the moment of its birth is lost.)
+  while kill -TERM "$ANSWERER_PID" 2>/dev/null; do sleep 0.01 2>/dev/null || sleep 1; done
   wait "$ANSWERER_PID" 2>/dev/null
   ANSWERER_PID=
 }

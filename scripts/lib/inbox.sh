@@ -290,7 +290,7 @@ take_approval() { # <id, TAB, answer>
   unescape_line id "${1%%$'\t'*}"
   [[ -s $RUN/question ]] && IFS= read -r question <"$RUN/question"
   if [[ $id == "$question" ]]; then
-    put_answer input.fifo "${1#*$'\t'}"
+    put_answer input.fifo "$id" "${1#*$'\t'}"
   else
     report_problem "nothing asked for approval '$id'"
   fi

@@ -84,7 +84,7 @@ start_editor() {
 }
 
 edit_lines() {
-  local what line status prompt='> ' history=$BASE/history
+  local what line question prompt='> ' history=$BASE/history
   exec 5<>"$RUN/ask" 6<>"$RUN/bell"
   INBOX_NAME=typed
   ((COLOR && !OPT_PLAIN)) && prompt=$'\001\033[32m\002>\001\033[0m\002 '
@@ -107,7 +107,8 @@ edit_lines() {
     fi
     # An open question takes the line; a prompt that stood open asks again.
     if [[ -s $RUN/question ]]; then
-      put_answer terminal "$line"
+      IFS= read -r question <"$RUN/question"
+      put_answer terminal "$question" "$line"
       [[ $what == answer ]] || printf '%s\n' "$what" >"$RUN/ask" &
       continue
     fi
