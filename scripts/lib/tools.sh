@@ -475,6 +475,8 @@ run_command() { # <command> <seconds> <output file>
   fi
   stop_group "$timer"
   stop_group "$TOOL_PID"
+  # A command that was ended before it had begun may have left its group just then.
+  ((CMD_INTERRUPTED)) && [[ -z $sid ]] && end_command '' "$mark" 0
   TOOL_PID=
 }
 
