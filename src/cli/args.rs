@@ -349,7 +349,7 @@ pub enum ExportFormat {
 impl CommandArgs {
     /// Whether `word` is a command when it is the first argument.
     pub fn is_command(word: &str) -> bool {
-        Self::command().get_subcommands().any(|command| command.get_name() == word)
+        Command::has_subcommand(word)
     }
 }
 
