@@ -150,7 +150,7 @@ pub enum Refusal {
 }
 
 /// The directories that a session's rights are measured by. All of them really resolved (no symlinks).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// The session's working directory.
     pub cwd: PathBuf,

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 
 use super::mode::{Mode, Places};
 
@@ -161,7 +162,7 @@ fn keep_open(fd: &OwnedFd) -> io::Result<()> {
 }
 
 /// Landlock and seccomp, made ready for one command.
-pub struct Sandbox(system::Prepared);
+pub struct Sandbox(Arc<system::Prepared>);
 
 impl Sandbox {
     /// Confines the calling process, its children and theirs, for good. Makes system calls only, so it may be called

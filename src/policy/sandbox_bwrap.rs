@@ -1,7 +1,6 @@
 //! Bubblewrap, where the kernel has no Landlock: the same grants as mounts, the same seccomp filter, and a process
 //! namespace of its own, in which the agent cannot be seen.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Seek as _, Write as _};
@@ -49,8 +48,9 @@ pub(in crate::policy) fn is_possible() -> bool {
 pub(in crate::policy) fn words(mode: Mode, places: &Places) -> io::Result<(Vec<OsString>, Vec<OwnedFd>)> {
     let calls = filter_file(mode)?;
     // Mounts cover what is closed; a mount for every entry beside it would take seconds.
-    let hidden = can_hide(mode, places);
-    let mut grants = Grants { ruleset: None, seen: BTreeMap::new(), hidden };
+    let secrets = hide::secrets(places);
+    let hidden = can_hide(mode, places, &secrets);
+    let mut grants = Grants::new(None, secrets, hidden);
     grants.everything(mode, places)?;
     let mut words: Vec<OsString> = Vec::new();
     let mut add = |option: &str, paths: &[&Path]| {

@@ -102,14 +102,17 @@ impl Hide {
     }
 }
 
-/// Credentials below the home that are there.
-pub(super) fn secrets(places: &Places) -> Vec<PathBuf> {
+/// Where credentials may lie: below the home, and where links there lead.
+pub(super) fn candidates(places: &Places) -> impl Iterator<Item = PathBuf> {
     let home = places.home.iter();
     let all = home.flat_map(|home| SENSITIVE_IN_HOME.iter().map(|secret| home.join(secret)));
+    all.chain(places.linked.iter().cloned())
+}
+
+/// Those that are there.
+pub(super) fn secrets(places: &Places) -> Vec<PathBuf> {
     // A link cannot be covered: what it leads to is.
-    all.filter(|path| path.exists() && !path.is_symlink())
-        .chain(places.linked.iter().filter(|path| path.exists()).cloned())
-        .collect()
+    candidates(places).filter(|path| path.exists() && !path.is_symlink()).collect()
 }
 
 /// Whether this process may have mounts of its own: by its own right, or as root of a user namespace. Tried once.

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
@@ -20,6 +20,8 @@ use seccompiler::{
 pub(super) mod bwrap;
 #[path = "sandbox_hide.rs"]
 mod hide;
+#[path = "sandbox_kept.rs"]
+mod kept;
 
 use crate::policy::mode::{Access, Mode, Places, RUNTIME_PATHS, SYSTEM_DIRS, Scope};
 
@@ -187,25 +189,31 @@ pub(super) fn version() -> i64 {
     })
 }
 
-pub(super) fn prepare(mode: Mode, places: &Places) -> io::Result<Option<Prepared>> {
+pub(super) fn prepare(mode: Mode, places: &Places) -> io::Result<Option<Arc<Prepared>>> {
     if version() == 0 {
         return Ok(None);
+    }
+    if let Some(prepared) = kept::last(mode, places) {
+        return Ok(Some(prepared));
     }
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))
         .and_then(|ruleset| ruleset.scope(Isolation::from_all(NEWEST)))
         .and_then(Ruleset::create)
         .map_err(io::Error::other)?;
-    let hide =
-        if must_hide(mode, places) && hide::is_possible() { Some(hide::Hide::new(places)?) } else { None };
-    let mut grants = Grants { ruleset: Some(ruleset), seen: BTreeMap::new(), hidden: hide.is_some() };
+    let secrets = hide::secrets(places);
+    let hides = must_hide(mode, places, &secrets) && hide::is_possible();
+    let hide = if hides { Some(hide::Hide::new(places)?) } else { None };
+    let mut grants = Grants::new(Some(ruleset), secrets, hides);
     grants.everything(mode, places)?;
     let ruleset = grants
         .ruleset
         .and_then(Option::<OwnedFd>::from)
         .ok_or_else(|| io::Error::other("the kernel gave no Landlock ruleset"))?;
     let whole_system = mode.permits(Scope::System, Access::Execute);
-    Ok(Some(Prepared { ruleset, filter: filter(mode)?, hide, whole_system }))
+    let prepared = Arc::new(Prepared { ruleset, filter: filter(mode)?, hide, whole_system });
+    kept::keep(mode, places, grants.witness, &prepared);
+    Ok(Some(prepared))
 }
 
 fn reading() -> BitFlags<AccessFs> {
@@ -224,12 +232,24 @@ struct Grants {
     ruleset: Option<RulesetCreated>,
     /// What each path has: a rule more for the same would cost a system call.
     seen: BTreeMap<PathBuf, BitFlags<AccessFs>>,
+    /// The credentials that are there.
+    secrets: Vec<PathBuf>,
     /// The agent's files and the credentials are covered: they need no detour.
     hidden: bool,
+    /// What the rules were made from.
+    witness: kept::Witness,
 }
 
 impl Grants {
+    fn new(ruleset: Option<RulesetCreated>, secrets: Vec<PathBuf>, hidden: bool) -> Self {
+        Self { ruleset, seen: BTreeMap::new(), secrets, hidden, witness: kept::Witness::default() }
+    }
+
     fn everything(&mut self, mode: Mode, places: &Places) -> io::Result<()> {
+        let system = SYSTEM_DIRS.iter().map(PathBuf::from);
+        for path in hide::candidates(places).chain(system).chain(places.own().cloned()) {
+            self.witness.look_at(&path);
+        }
         for path in runtime_paths() {
             self.file(path, reading())?;
         }
@@ -240,8 +260,8 @@ impl Grants {
             for scope in [Scope::System, Scope::External, Scope::Workspace] {
                 if mode.permits(scope, access) {
                     let rights = if access == Access::Read { reading() } else { writing(scope) };
-                    let closed = closed(mode, places, access, self.hidden);
-                    for root in roots(scope, places) {
+                    let closed = self.closed(mode, places, access);
+                    for root in self.roots(scope, places) {
                         self.tree(&root, rights, &closed)?;
                     }
                 }
@@ -277,7 +297,7 @@ impl Grants {
         if path != Path::new("/") {
             self.file(path, rights & AccessFs::ReadDir)?;
         }
-        let Ok(entries) = fs::read_dir(path) else { return Ok(()) };
+        let Ok(entries) = self.witness.list(path) else { return Ok(()) };
         for entry in entries.flatten() {
             // What a link leads to is granted where it lies, or not at all.
             if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
@@ -296,10 +316,12 @@ impl Grants {
         }
         let flags = libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         let Ok(file) = fs::OpenOptions::new().read(true).custom_flags(flags).open(path) else {
+            self.witness.opened(path, None);
             return Ok(());
         };
-        let is_dir = file.metadata()?.is_dir();
-        let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST) };
+        let found = file.metadata()?;
+        self.witness.opened(path, Some(&found));
+        let rights = if found.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) };
         if rights.is_empty() {
             return Ok(());
         }
@@ -308,6 +330,53 @@ impl Grants {
         }
         *self.seen.entry(path.to_path_buf()).or_default() |= rights;
         Ok(())
+    }
+
+    /// Where a scope's grants begin.
+    fn roots(&mut self, scope: Scope, places: &Places) -> Vec<PathBuf> {
+        match scope {
+            Scope::Network => Vec::new(),
+            Scope::Workspace => places.tmp_dir.iter().chain([&places.cwd]).cloned().collect(),
+            Scope::System => SYSTEM_DIRS.iter().map(PathBuf::from).collect(),
+            Scope::External => {
+                let entries = self.witness.list(Path::new("/")).into_iter().flatten().flatten();
+                let tops = entries.filter(|entry| !entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+                let tops = tops.map(|entry| entry.path()).filter(|path| !is_system(path));
+                tops.chain(places.home.clone()).collect()
+            }
+        }
+    }
+
+    /// What a grant of one scope must not reach: the agent's own files, credentials, and places of scopes that the mode
+    /// does not give.
+    fn closed(&self, mode: Mode, places: &Places, access: Access) -> Vec<PathBuf> {
+        let mut closed = Vec::new();
+        let system = mode.permits(Scope::System, access);
+        if !self.hidden && (access == Access::Write || !system) {
+            closed.extend(places.own().cloned());
+        }
+        if !system {
+            if !self.hidden {
+                closed.extend(self.secrets.iter().cloned());
+            }
+            // A cwd of `/` is no way to them.
+            closed.extend(SYSTEM_DIRS.iter().map(PathBuf::from).filter(|dir| {
+                !places.cwd.starts_with(dir)
+                    && !places.home.as_ref().is_some_and(|home| home.starts_with(dir))
+            }));
+        }
+        if !mode.permits(Scope::Workspace, access) {
+            closed.push(places.cwd.clone());
+            closed.extend(places.tmp_dir.clone());
+        }
+        if !mode.permits(Scope::External, access) {
+            // A home inside a system directory (root's) is external, not system.
+            closed
+                .extend(places.home.clone().filter(|home| is_system(home) && !places.cwd.starts_with(home)));
+        }
+        // What is not there needs no detour around it.
+        closed.retain(|path| path.symlink_metadata().is_ok());
+        closed
     }
 }
 
@@ -320,68 +389,22 @@ fn runtime_paths() -> &'static [PathBuf] {
     })
 }
 
-/// Where a scope's grants begin.
-fn roots(scope: Scope, places: &Places) -> Vec<PathBuf> {
-    match scope {
-        Scope::Network => Vec::new(),
-        Scope::Workspace => places.tmp_dir.iter().chain([&places.cwd]).cloned().collect(),
-        Scope::System => SYSTEM_DIRS.iter().map(PathBuf::from).collect(),
-        Scope::External => {
-            let entries = fs::read_dir("/").into_iter().flatten().flatten();
-            let tops = entries.filter(|entry| !entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-            let tops = tops.map(|entry| entry.path()).filter(|path| !is_system(path));
-            tops.chain(places.home.clone()).collect()
-        }
-    }
-}
-
 fn is_system(path: &Path) -> bool {
     SYSTEM_DIRS.iter().any(|dir| path.starts_with(dir))
 }
 
-/// What a grant of one scope must not reach: the agent's own files, credentials, and places of scopes that the mode
-/// does not give.
-fn closed(mode: Mode, places: &Places, access: Access, hidden: bool) -> Vec<PathBuf> {
-    let mut closed = Vec::new();
-    let system = mode.permits(Scope::System, access);
-    if !hidden && (access == Access::Write || !system) {
-        closed.extend(places.own().cloned());
-    }
-    if !system {
-        if !hidden {
-            closed.extend(hide::secrets(places));
-        }
-        // A cwd of `/` is no way to them.
-        closed.extend(SYSTEM_DIRS.iter().map(PathBuf::from).filter(|dir| {
-            !places.cwd.starts_with(dir) && !places.home.as_ref().is_some_and(|home| home.starts_with(dir))
-        }));
-    }
-    if !mode.permits(Scope::Workspace, access) {
-        closed.push(places.cwd.clone());
-        closed.extend(places.tmp_dir.clone());
-    }
-    if !mode.permits(Scope::External, access) {
-        // A home inside a system directory (root's) is external, not system.
-        closed.extend(places.home.clone().filter(|home| is_system(home) && !places.cwd.starts_with(home)));
-    }
-    // What is not there needs no detour around it.
-    closed.retain(|path| path.symlink_metadata().is_ok());
-    closed
-}
-
 /// Whether closed files lie in what the mode opens to writes, and cannot be hidden.
 pub(super) fn needs_detour(mode: Mode, places: &Places) -> bool {
-    version() > 0 && must_hide(mode, places) && !hide::is_possible()
+    version() > 0 && must_hide(mode, places, &hide::secrets(places)) && !hide::is_possible()
 }
 
 /// Whether a directory that the mode opens to writes holds the agent's files or credentials: granted entry by entry,
 /// nothing new could be made right in it.
-fn must_hide(mode: Mode, places: &Places) -> bool {
-    if !can_hide(mode, places) {
+fn must_hide(mode: Mode, places: &Places, secrets: &[PathBuf]) -> bool {
+    if !can_hide(mode, places, secrets) {
         return false;
     }
-    let secrets = hide::secrets(places);
-    let covered = || places.own().filter(|path| path.is_dir()).chain(&secrets);
+    let covered = || places.own().filter(|path| path.is_dir()).chain(secrets);
     let holds = |root: &Path| covered().any(|path| path.starts_with(root) && path != root);
     let workspace = mode.permits(Scope::Workspace, Access::Write) && holds(&places.cwd);
     let external = mode.permits(Scope::External, Access::Write)
@@ -391,9 +414,8 @@ fn must_hide(mode: Mode, places: &Places) -> bool {
 
 /// Whether the agent's files and credentials can be covered: the mode keeps them closed, and the workspace does not lie
 /// in them, where it would be covered too.
-fn can_hide(mode: Mode, places: &Places) -> bool {
-    let secrets = hide::secrets(places);
-    let mut covered = places.own().filter(|path| path.is_dir()).chain(&secrets);
+fn can_hide(mode: Mode, places: &Places, secrets: &[PathBuf]) -> bool {
+    let mut covered = places.own().filter(|path| path.is_dir()).chain(secrets);
     !mode.permits(Scope::System, Access::Read)
         && places.session_dir.starts_with(&places.base_dir)
         && places.base_dir.is_dir()

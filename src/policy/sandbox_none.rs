@@ -1,6 +1,7 @@
 //! No sandbox on this system.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::policy::mode::{Mode, Places};
 
@@ -13,7 +14,7 @@ impl Prepared {
     }
 }
 
-pub(super) fn prepare(_mode: Mode, _places: &Places) -> io::Result<Option<Prepared>> {
+pub(super) fn prepare(_mode: Mode, _places: &Places) -> io::Result<Option<Arc<Prepared>>> {
     Ok(None)
 }
 
