@@ -28,7 +28,7 @@ BEGIN {
     if (room < 0) room = 0
     text = body()
     if (task) {
-        emit4("ASYNC_TASK_RESULT", ENVIRON["R_ID"], code, limited(masked(around(text))))
+        emit4("ASYNC_TASK_RESULT", ENVIRON["R_ID"], code, limited(masked(around(without_controls(text)))))
         exit
     }
     summary = ENVIRON["R_SUMMARY"]

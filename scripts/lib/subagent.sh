@@ -84,8 +84,7 @@ run_task() { # <id> <command> <seconds>
   frame_result "$3"
   # The output alone travels; what a person and the model see is made from it.
   R_HEAD='' R_ERROR=0
-  ((CMD_TIMED_OUT)) || R_NOTES=''
-  R_OPTIONS=(-v controls=0)
+  R_OPTIONS=()
   R_FILE=$RUN/$1
   gather_output "$RUN/$1"
   {
@@ -94,7 +93,7 @@ run_task() { # <id> <command> <seconds>
     printf '.\n'
   } | R_ID=$1 R_NAME=Bash R_HEAD='' R_NOTES=$R_NOTES R_SUMMARY='' R_TODO='' \
     run_awk result.awk -v dir="$RUN_V" -v max="$MAX_RESULT" -v shapes="$MASK" -v task=1 -v code="$CMD_CODE" "${R_OPTIONS[@]+"${R_OPTIONS[@]}"}" >"$frame"
-  rm -f -- "$RUN/$1" "$RUN/$1".*[!e]
+  forget_output "$RUN/$1"
   deliver "$frame" "$S"
 }
 

@@ -4,6 +4,8 @@
 # awk/result.awk); fail TEXT makes an error of it. Results are stored in call order.
 
 TOOL_PID=''
+# How long a child that holds the output may still print once the shell is gone, in seconds.
+HOLD_GRACE=0.2
 
 reset_result() {
   R_HEAD='' R_FILE='' R_NOTES='' R_SUMMARY='' R_ERROR=0 R_TODO='' R_REFUSED=''
@@ -340,64 +342,95 @@ setup_tools() {
     SETSID=()
   fi
   COMMANDS_RUN=0
+  CUT_ABOVE=$((4 * MAX_RESULT + 65536))
+  ((CUT_ABOVE > 16777216)) || CUT_ABOVE=16777216
 }
 
-# Runs in a group of its own: the command in a session of its own, without terminal, keys or our descriptors.
-exec_command() { # <command> <output file> <pid file> <mark>
+# Runs in a group of its own: the command, and what takes its output out of a pipe (a file could not be opened anew as
+# /dev/stderr: the sandbox closes it, and it would be emptied). Leaves FILE.pid, FILE.code and FILE.held when something
+# that the command started kept the output open beyond the grace; FILE.lost when the output could not be stored.
+exec_command() { # <command> <output file> <mark>
+  exec 2>/dev/null
+  exec 3< <(run_shell "$@")
+  collect_output "$2"
+}
+
+# The command, its exit code; then HUP for who reads, again and again, when the output is still open after the grace.
+run_shell() { # <command> <output file> <mark>
+  local tries=0
+  (exec_shell "$@")
+  # `wait` gives a trap's number in place of this when a signal comes at the same time.
+  printf '%s\n' "$?" >"$2.code"
+  trap '' HUP
+  exec >/dev/null
+  sleep "$HOLD_GRACE" 2>/dev/null || sleep 1
+  until [[ -e $2.held ]] || ((++tries > 200)); do
+    kill -HUP 0
+    sleep 0.05 2>/dev/null || sleep 1
+  done
+}
+
+# In a session of its own, without terminal, keys or our descriptors.
+exec_shell() { # <command> <output file> <mark>
   local name
   for name in "${HIDDEN_ENV[@]}"; do unset "$name"; done
   for name in "${KEEP_ENV[@]+"${KEEP_ENV[@]}"}"; do export "${name?}"; done
   if [[ -n ${ORIG_LC_ALL+set} ]]; then export LC_ALL=$ORIG_LC_ALL; else unset LC_ALL; fi
   export EDITOR=false VISUAL=false GIT_EDITOR=false GIT_SEQUENCE_EDITOR=false PAGER=cat GIT_PAGER=cat GIT_TERMINAL_PROMPT=0
-  export BASH_AGENT_CALL=$4 PWD=$CWD TMPDIR=$TOOL_TMP
+  export BASH_AGENT_CALL=$3 PWD=$CWD TMPDIR=$TOOL_TMP
   unset OLDPWD
   umask "$ORIG_UMASK"
   cd "$CWD" || exit 127
-  exec 2>/dev/null
   # shellcheck disable=SC2016 # the inner shell's own words
-  "${SETSID[@]+"${SETSID[@]}"}" sh -c 'echo $$ >"$1"; shift; exec "$@"' sh "$3" "${CAGE[@]+"${CAGE[@]}"}" bash -c "$1" </dev/null >>"$2" 2>&1
-  # `wait` gives a trap's number in place of this when a signal comes at the same time.
-  printf '%s\n' "$?" >"$2.code"
+  exec "${SETSID[@]+"${SETSID[@]}"}" sh -c 'echo $$ >"$1"; shift; exec "$@"' sh "$2.pid" "${CAGE[@]+"${CAGE[@]}"}" bash -c "$1" </dev/null 2>&1
 }
 
-# Fires after the time given, and keeps the output's size bounded meanwhile: head and tail stay, the middle is counted.
-watch_command() { # <seconds> <output file> <main pid>
-  local started=$SECONDS step=0.2 size last=0
-  while :; do
-    sleep "$step" 2>/dev/null || sleep 1
-    if ((SECONDS - started >= $1)); then
-      kill -USR2 "$3" 2>/dev/null
-      return 0
+# Stores what comes out of the pipe until all have closed it or the grace is over; what comes then goes nowhere, so that
+# no write of it blocks or fails. The file's size is bounded: head and tail stay, the middle is counted.
+collect_output() { # <output file>   descriptor 3 is the pipe
+  local held=0 reads line
+  trap 'held=1' HUP
+  while ((!held)); do
+    if ! LC_ALL=C dd bs=16384 count=1024 <&3 >>"$1" 2>"$1.read"; then
+      ((held)) && break
+      # A full disk: the command goes on.
+      : >"$1.lost"
+      cat <&3 >/dev/null
+      continue
     fi
-    # A task's `wait` is woken here, the main process's by the guard (`reap_group`).
-    if [[ $3 == "$$" ]]; then kill -0 "$3" 2>/dev/null; else kill -CONT "$3" 2>/dev/null; fi || return 1
-    size=$(($(wc -c <"$2")))
-    step=1
-    ((size - last > 4194304)) && step=0.1
-    last=$size
-    if ((size > 16777216)); then
-      cut_output "$2"
-      last=0
-    fi
-    ((SECONDS - started + 1 >= $1)) && step=0.1
+    # `<full>+<short> records in`; fewer than it was to take: that was the end.
+    reads=0
+    while ((!reads)) && IFS= read -r line; do
+      [[ $line =~ ^([0-9]+)\+([0-9]+) ]] && reads=$((BASH_REMATCH[1] + BASH_REMATCH[2]))
+    done <"$1.read"
+    ((reads < 1024)) && break
+    (($(wc -c <"$1") > CUT_ABOVE)) && cut_output "$1"
   done
+  ((held)) || return 0
+  # It ends with the last that holds the pipe, or as they do at the agent's end.
+  trap '' HUP TERM
+  BASH_AGENT_CALL=$$.drain cat <&3 >/dev/null &
+  : >"$1.held"
 }
 
-# Puts the middle of an output away. Its writers stand still meanwhile, so that nothing falls between the count and the cut,
-# and an end of the command does not break it off half way.
+# Puts the middle of an output away.
 cut_output() { # <output file>
-  local sid='' size
-  trap '' TERM
-  [[ -s $1.pid ]] && IFS= read -r sid <"$1.pid"
-  [[ -z $sid ]] || kill -STOP -- "-$sid" 2>/dev/null
   [[ -e $1.head ]] || head -c $((MAX_RESULT + 8192)) <"$1" >"$1.head"
-  tail -c $((MAX_RESULT + 8192)) <"$1" >"$1.tail.new"
-  size=$(($(wc -c <"$1")))
+  tail -c $((MAX_RESULT + 8192)) <"$1" >"$1.tail"
+  wc -c <"$1" >>"$1.cut"
   : >"$1"
-  mv -f -- "$1.tail.new" "$1.tail"
-  printf '%s\n' "$size" >>"$1.cut"
-  [[ -z $sid ]] || kill -CONT -- "-$sid" 2>/dev/null
-  trap - TERM
+}
+
+# Fires after the time given.
+watch_command() { # <seconds> <pid that waits>
+  local left=${1%%.*}
+  while ((left-- > 0)); do
+    sleep 1
+    # A task's `wait` is woken here, the main process's by the guard (`reap_group`).
+    if [[ $2 == "$$" ]]; then kill -0 "$2" 2>/dev/null; else kill -CONT "$2" 2>/dev/null; fi || return 1
+  done
+  [[ $1 != *.* ]] || sleep "0.${1#*.}" 2>/dev/null || sleep 1
+  kill -USR2 "$2" 2>/dev/null
 }
 
 # Ends a command and all it started, wherever that went: TERM, a grace, KILL.
@@ -433,19 +466,42 @@ marked_processes() { # <mark>
   fi
 }
 
-# Runs a command; sets CMD_CODE, CMD_TIMED_OUT, CMD_INTERRUPTED, CMD_SURVIVORS.
+# Runs a command; sets CMD_CODE, CMD_TIMED_OUT, CMD_INTERRUPTED, CMD_SURVIVORS, CMD_LOST.
 run_command() { # <command> <seconds> <output file>
-  local traps sid='' mark timer main=$$
-  CMD_CODE=0 CMD_TIMED_OUT=0 CMD_INTERRUPTED=0 CMD_SURVIVORS=''
+  local sid='' mark timer main=${TASK_PID:-$$}
+  CMD_CODE=0 CMD_TIMED_OUT=0 CMD_INTERRUPTED=0 CMD_SURVIVORS='' CMD_LOST=0
   mark=$$.$BASHPID_NOW.$((++COMMANDS_RUN))
+  forget_output "$3"
   : >"$3"
-  rm -f -- "$3.head" "$3.tail" "$3.cut" "$3.pid" "$3.code"
   TIMER_FIRED=0
-  start_group exec_command "$1" "$3" "$3.pid" "$mark"
+  start_group exec_command "$1" "$3" "$mark"
   TOOL_PID=$GROUP_PID
-  [[ -n ${TASK_PID:-} ]] && main=$TASK_PID
-  start_group watch_command "$2" "$3" "$main"
+  start_group watch_command "$2" "$main"
   timer=$GROUP_PID
+  wait_for_command "$3"
+  [[ -s $3.pid ]] && IFS= read -r sid <"$3.pid"
+  if ((CMD_INTERRUPTED || CMD_TIMED_OUT)); then
+    end_command "$sid" "$mark" "$CMD_TIMED_OUT"
+    if [[ -z $sid ]]; then
+      # A command that was ended before it had begun may leave its group just now.
+      stop_group "$TOOL_PID"
+      end_command '' "$mark" 0
+    else
+      # What is still in the pipe; at the latest after the grace that is over.
+      while kill -0 "$TOOL_PID" 2>/dev/null; do wait "$TOOL_PID" 2>/dev/null; done
+    fi
+  elif [[ -e $3.held ]]; then
+    CMD_SURVIVORS=$(ps -A -o pid= -o pgid= -o stat= -o comm= 2>/dev/null | awk -v g="$sid" '$2 == g && $3 !~ /Z/ && $4 != "bwrap" { s = s (s == "" ? "" : ", ") $1 } END { print s }')
+  fi
+  [[ ! -e $3.lost ]] || CMD_LOST=1
+  stop_group "$timer"
+  stop_group "$TOOL_PID"
+  TOOL_PID=
+}
+
+# Until it has ended, its time is up, or the turn is to end.
+wait_for_command() { # <output file>
+  local traps
   while :; do
     traps=$TRAPS CMD_CODE=0
     ((INTERRUPTED || ENDING || TIMER_FIRED)) || {
@@ -458,26 +514,16 @@ run_command() { # <command> <seconds> <output file>
       CMD_TIMED_OUT=1 CMD_CODE=124
     elif ((traps != TRAPS)) && kill -0 "$TOOL_PID" 2>/dev/null; then
       continue
-    elif [[ -s $3.code ]]; then
-      IFS= read -r CMD_CODE <"$3.code"
+    elif [[ -s $1.code ]]; then
+      IFS= read -r CMD_CODE <"$1.code"
     fi
-    break
+    return 0
   done
-  [[ -s $3.pid ]] && IFS= read -r sid <"$3.pid"
-  if ((CMD_INTERRUPTED)); then
-    end_command "$sid" "$mark" 0
-  elif ((CMD_TIMED_OUT)); then
-    end_command "$sid" "$mark" 1
-  elif [[ -n $sid ]] && kill -0 -- "-$sid" 2>/dev/null; then
-    # Something it started is still there: a moment for its last words.
-    sleep 0.2 2>/dev/null || sleep 1
-    CMD_SURVIVORS=$(ps -A -o pid= -o pgid= -o stat= -o comm= 2>/dev/null | awk -v g="$sid" '$2 == g && $3 !~ /Z/ && $4 != "bwrap" { s = s (s == "" ? "" : ", ") $1 } END { print s }')
-  fi
-  stop_group "$timer"
-  stop_group "$TOOL_PID"
-  # A command that was ended before it had begun may have left its group just then.
-  ((CMD_INTERRUPTED)) && [[ -z $sid ]] && end_command '' "$mark" 0
-  TOOL_PID=
+}
+
+# Takes the files of a command's output away.
+forget_output() { # <output file>
+  rm -f -- "$1" "$1".{head,tail,both,cut,pid,code,held,lost,read}
 }
 
 # The command's output as the result's file, with what was dropped told.
@@ -486,15 +532,16 @@ gather_output() { # <output file>
   if [[ -e $1.cut ]]; then
     total=$(($(wc -c <"$1")))
     while IFS= read -r line; do ((total += line)); done <"$1.cut"
-    cat "$1.tail" "$1" | tail -c $((MAX_RESULT + 8192)) >"$1.tail.new"
+    cat "$1.tail" "$1" | tail -c $((MAX_RESULT + 8192)) >"$1.both"
+    mv -f -- "$1.both" "$1.tail"
   else
     total=$(($(wc -c <"$1")))
     ((total > 4 * MAX_RESULT + 65536)) || return 0
     head -c $((MAX_RESULT + 8192)) <"$1" >"$1.head"
-    tail -c $((MAX_RESULT + 8192)) <"$1" >"$1.tail.new"
+    tail -c $((MAX_RESULT + 8192)) <"$1" >"$1.tail"
   fi
   R_OPTIONS=("${R_OPTIONS[@]+"${R_OPTIONS[@]}"}" -v total="$total" -v at=$(($(wc -c <"$1.head"))))
-  cat "$1.head" "$1.tail.new" >"$1.both"
+  cat "$1.head" "$1.tail" >"$1.both"
   R_FILE=$1.both
 }
 
@@ -541,6 +588,9 @@ frame_result() { # <timeout in seconds>
   fi
   if [[ -n $CMD_SURVIVORS ]]; then
     R_NOTES=$R_NOTES${R_NOTES:+$'\n'}"[... still running in the background: pid $CMD_SURVIVORS ...]"
+  fi
+  if ((CMD_LOST)); then
+    R_NOTES=$R_NOTES${R_NOTES:+$'\n'}"[... the rest of the output could not be stored in $RUN ...]"
   fi
   return 0
 }
