@@ -96,9 +96,12 @@ bench_deltas() {
 # --- Tools and sub-agents ------------------------------------------------------------------------------------------
 
 # From the answer's last byte to the next request, as the model sees it.
+# Two in a turn: the second finds its sandbox prepared.
 bench_tool() {
   bench_mock_start --cycle --log "$bench_dir/log" <<'END'
 tool Bash b1 {"command":"true"}
+---
+tool Bash b2 {"command":"true"}
 ---
 text Done.
 END
@@ -108,9 +111,16 @@ END
   done
   bench_mock_stop
   printf 'a Bash tool round, last byte to next request  (budget: 2.5 × the wall of bash -c true)\n'
-  sed -n 's/.*"gap_us":\([0-9]*\),.*/\1/p' "$bench_dir/log" | awk 'NR % 2' | sort -n |
-    awk '{ gap[NR] = $1 / 1000 } END { printf "  bash-agent  wall %8.2f ms [%.2f–%.2f]\n", gap[int((NR + 1) / 2)], gap[1], gap[NR] }'
+  bench_gaps first 1
+  bench_gaps next 2
   bench_measure '  against' 'bash -c true' bash -c true
+}
+
+# bench_gaps NAME N: the times from the Nth answer of each run's three to the request after it.
+bench_gaps() {
+  sed -n 's/.*"gap_us":\([0-9]*\),.*/\1/p' "$bench_dir/log" | awk -v n="$2" 'NR % 3 == n' | sort -n |
+    awk -v name="$1" '{ gap[NR] = $1 / 1000 }
+      END { printf "  bash-agent, %-5s  wall %8.2f ms [%.2f–%.2f]\n", name, gap[int((NR + 1) / 2)], gap[1], gap[NR] }'
 }
 
 bench_rounds() {
@@ -197,11 +207,14 @@ bench_body() {
         print "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"" text "\"}]}"
       }
     }' >>"$session/conversation.jsonl"
-    set -- cat cat "$session/conversation.jsonl"
+    # Into a pipe: on the way to /dev/null cat copies once and no byte is looked at again.
+    # shellcheck disable=SC2016  # for the inner shell
+    set -- cat sh -c 'cat "$1" | cat >/dev/null' sh "$session/conversation.jsonl"
     for api in claude openai responses; do
-      set -- "$@" --vs "$api" "$bench_agent" core body -p "$api" "$session"
+      # shellcheck disable=SC2016
+      set -- "$@" --vs "$api" sh -c '"$1" core body -p "$2" "$3" | cat >/dev/null' sh "$bench_agent" "$api" "$session"
     done
-    bench_measure "the body of a request from $size MB  (budget for claude: half of cat's throughput, 16 MB)" "$@"
+    bench_measure "the body of a request from $size MB, into a pipe  (budget for claude: half of cat's throughput, 16 MB)" "$@"
     rm -r "$session"
   done
 }

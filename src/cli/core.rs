@@ -396,6 +396,23 @@ fn pump(
     }
 }
 
+/// Copies `input` to stdout as it is.
+fn pour(name: &str, mut input: impl Read) -> Result<Exit, CoreError> {
+    let mut stdout = out::Stdout::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(Exit::Ok),
+            Ok(read) => stdout.write(&buffer[..read], None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(CoreError::Read(name.to_owned(), error)),
+        }
+        if stdout.is_closed() {
+            return Ok(Exit::BrokenPipe);
+        }
+    }
+}
+
 /// All of stdin. An interrupt comes before its end: then nothing is done.
 fn whole_stdin() -> Result<Vec<u8>, CoreError> {
     let mut bytes = Vec::new();

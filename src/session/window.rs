@@ -2,7 +2,7 @@
 //!
 //! For a request, whose length must be known, one pass over the file says which of its bytes are sent; what is sent is
 //! then read from the file again, piece by piece, so that a conversation of any size takes little memory. (A small one
-//! is kept in memory instead.) For a pipe one pass does both: `stream`.
+//! is kept in memory instead.)
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -65,7 +65,7 @@ impl Window {
             builder.strictly(&content);
             Source::Memory(content)
         } else {
-            builder.scan(&file, size, options.strict, |_, _, _| Ok(()))?;
+            builder.scan(&file, size, options.strict)?;
             Source::File(file)
         };
         Ok(builder.finish(source))
@@ -120,35 +120,6 @@ impl Window {
     fn reader(&self, separator: u8) -> Spliced<'_> {
         Spliced { window: self, separator, segment: 0, done: 0 }
     }
-}
-
-/// What `stream` wrote.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Streamed {
-    /// Bytes.
-    pub len: u64,
-    /// Messages.
-    pub messages: u64,
-    /// What was left out or made up, in sentences for the user.
-    pub notes: Vec<String>,
-}
-
-/// Writes the messages of a session as they can be sent, joined by commas, in one pass: the bytes of
-/// `Window::spliced`, about as fast as cat, for who need not know their length before.
-pub fn stream(dir: &SessionDir, options: WindowOptions, out: &mut impl Write) -> io::Result<Streamed> {
-    let file = File::open(dir.conversation())?;
-    let size = file.metadata()?.len().min(options.until.unwrap_or(u64::MAX));
-    // Small parts are joined here, large ones go straight through.
-    let mut out = io::BufWriter::with_capacity(BLOCK / 4, out);
-    let mut builder = Builder::new(options);
-    builder.scan(&file, size, options.strict || size <= SMALL, |builder, block, offset| {
-        builder.drain(block, offset, &mut out)
-    })?;
-    builder.end();
-    builder.drain(&mut [], 0, &mut out)?;
-    out.flush()?;
-    let (len, messages) = (builder.len, builder.messages);
-    Ok(Streamed { len, messages, notes: builder.mender.into_report().notes() })
 }
 
 /// Reads a window's messages. Each read goes straight from the file into the caller's buffer, which should be large.
@@ -267,15 +238,8 @@ impl Builder {
         }
     }
 
-    /// Goes through a file block by block; parses every line, or only those whose bytes are not as we write them. Gives
-    /// each block of whole lines, with its offset, to `done` when it has been gone through.
-    fn scan(
-        &mut self,
-        file: &File,
-        size: u64,
-        strict: bool,
-        mut done: impl FnMut(&mut Self, &mut [u8], u64) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Goes through a file block by block; parses every line, or only those whose bytes are not as we write them.
+    fn scan(&mut self, file: &File, size: u64, strict: bool) -> io::Result<()> {
         let mut buffer = vec![0; BLOCK];
         // Where the buffer begins in the file, and how much of it is filled.
         let (mut offset, mut filled) = (0u64, 0usize);
@@ -292,7 +256,7 @@ impl Builder {
                 if filled > 0 {
                     self.line(&buffer[..filled], offset, false);
                 }
-                return done(self, &mut buffer[..filled], offset);
+                return Ok(());
             }
             let Some(last) = memrchr(b'\n', &buffer[fresh..filled]) else {
                 if filled == buffer.len() {
@@ -302,7 +266,6 @@ impl Builder {
             };
             let whole = fresh + last + 1;
             self.block(&buffer[..whole], offset, strict);
-            done(self, &mut buffer[..whole], offset)?;
             buffer.copy_within(whole..filled, 0);
             filled -= whole;
             offset += whole as u64;
@@ -311,22 +274,6 @@ impl Builder {
                 buffer.shrink_to_fit();
             }
         }
-    }
-
-    /// Writes what a block has given, joined by commas, and forgets it.
-    fn drain(&mut self, block: &mut [u8], offset: u64, out: &mut impl Write) -> io::Result<()> {
-        for segment in self.segments.drain(..) {
-            match segment {
-                Segment::Source(range) => {
-                    let part = &mut block[(range.start - offset) as usize..(range.end - offset) as usize];
-                    join_lines(part, b',');
-                    out.write_all(part)?;
-                }
-                Segment::Text(text) if *text == *b"\n" => out.write_all(b",")?,
-                Segment::Text(text) => out.write_all(&text)?,
-            }
-        }
-        Ok(())
     }
 
     /// A block of whole lines.

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{BodyArgs, CompactChoiceArgs, CoreError, MAX_INPUT, Show, Trigger, note, open, print, pump};
+use super::{BodyArgs, CompactChoiceArgs, CoreError, MAX_INPUT, Show, Trigger, note, open, pour, print};
 use crate::agent::compact_choice::{self as choice, Line, Used};
 use crate::agent::{compact, prompt, sub_result as child};
 use crate::config::Look;
@@ -136,10 +136,7 @@ pub(super) fn body(args: BodyArgs) -> Result<Exit, CoreError> {
         let failed = |error| CoreError::Write(file.display().to_string(), error);
         std::fs::write(file, format!("{}\n", body.image_bytes())).map_err(failed)?;
     }
-    pump("the conversation", body, |piece, out| {
-        out.extend_from_slice(piece.unwrap_or_default());
-        Ok(())
-    })
+    pour("the conversation", body)
 }
 
 fn system_prompt(config: &Config, dir: &SessionDir) -> String {

@@ -45,24 +45,8 @@ fn spliced(window: &Window) -> Vec<u8> {
 fn scanned(content: &[u8], options: WindowOptions) -> Window {
     let file = file(content);
     let mut builder = Builder::new(options);
-    builder.scan(&file, content.len() as u64, options.strict, |_, _, _| Ok(())).unwrap();
+    builder.scan(&file, content.len() as u64, options.strict).unwrap();
     builder.finish(Source::File(file))
-}
-
-/// What `stream` writes, as a large file is read.
-fn streamed(content: &[u8], options: WindowOptions) -> Vec<u8> {
-    let file = file(content);
-    let mut builder = Builder::new(options);
-    let mut out = Vec::new();
-    builder
-        .scan(&file, content.len() as u64, options.strict, |builder, block, offset| {
-            builder.drain(block, offset, &mut out)
-        })
-        .unwrap();
-    builder.end();
-    builder.drain(&mut [], 0, &mut out).unwrap();
-    assert_eq!(out.len() as u64, builder.len);
-    out
 }
 
 fn window_of(lines: &[impl AsRef<[u8]>], options: WindowOptions) -> (Vec<String>, Vec<String>) {
@@ -108,19 +92,15 @@ fn what_is_well_is_sent_byte_for_byte() {
 }
 
 #[test]
-fn a_session_is_streamed_with_its_figures() {
+fn a_session_is_opened_as_it_is_now_or_was() {
     let temp = tempfile::tempdir().unwrap();
     let dir = SessionDir::new(temp.path().to_path_buf());
     std::fs::write(dir.conversation(), format!("{USER}\njunk\n{}\n", call("t1"))).unwrap();
-    let mut out = Vec::new();
-    let done = stream(&dir, WindowOptions::default(), &mut out).unwrap();
-    assert_eq!(String::from_utf8(out).unwrap(), [USER, &call("t1"), &lost("t1")].join(","));
-    assert_eq!((done.messages, done.notes.len()), (3, 2));
+    let window = Window::open(&dir, WindowOptions::default()).unwrap();
+    assert_eq!(String::from_utf8(spliced(&window)).unwrap(), [USER, &call("t1"), &lost("t1")].join(","));
+    assert_eq!((window.messages(), window.notes().len()), (3, 2));
 
     let options = WindowOptions { until: Some(USER.len() as u64 + 1), ..WindowOptions::default() };
-    let mut out = Vec::new();
-    stream(&dir, options, &mut out).unwrap();
-    assert_eq!(String::from_utf8(out).unwrap(), USER);
     assert_eq!(spliced(&Window::open(&dir, options).unwrap()), USER.as_bytes());
 }
 
@@ -346,7 +326,6 @@ fn lines_longer_than_a_block_and_reads_of_any_size_give_the_same_bytes() {
     let plain = text("a");
     let sent = [USER, &plain, &long, &plain, USER, &long].join(",");
     assert!(spliced(&window) == sent.as_bytes());
-    assert!(streamed(content.as_bytes(), WindowOptions::default()) == sent.as_bytes());
     let mut out = Vec::new();
     window.write_to(&mut out).unwrap();
     assert!(out == sent.as_bytes());
@@ -511,6 +490,5 @@ proptest! {
             String::from_utf8_lossy(&content)
         );
         prop_assert_eq!(quick.notes(), window.notes());
-        prop_assert!(streamed(&content, options) == spliced(&quick));
     }
 }
