@@ -1,9 +1,10 @@
 # sandbox.sh - what confines a command (CONTRACT §12): the binary's sandbox where there is one, else bubblewrap, else nothing.
 #
 # SANDBOX_CHOICE comes from the configuration: auto, off, required, bubblewrap. Sets SANDBOX (core, bubblewrap, off, none),
-# SANDBOX_TEXT (it in words, for `status`) and CAGE (the words that go before a command).
+# SANDBOX_TEXT (it in words, for `status`), CAGE (the words that go before a command) and CAGE_FILTER (the file that it
+# reads from descriptor 8, or empty).
 
-SANDBOX='' SANDBOX_TEXT='' SANDBOX_SAID=0 CAGE=()
+SANDBOX='' SANDBOX_TEXT='' SANDBOX_SAID=0 CAGE=() CAGE_FILTER='' MACHINE=''
 
 # What programs look into beyond RUNTIME_PATHS, as in src/policy/sandbox_linux.rs.
 LIBRARY_PATHS=(/etc/passwd /etc/group /etc/shells /etc/login.defs /etc/gitconfig /etc/gitattributes /etc/inputrc /etc/profile
@@ -30,14 +31,22 @@ setup_sandbox() {
   [[ $SANDBOX_CHOICE == bubblewrap ]] && flags=(--bubblewrap)
   if [[ -n ${CORE:-} ]] && SANDBOX_TEXT=$("$CORE" core sandbox "${flags[@]+"${flags[@]}"}" 0000 2>/dev/null </dev/null); then
     SANDBOX=core
-  elif bwrap --unshare-pid --unshare-ipc --unshare-net --ro-bind / / --proc /proc --dev /dev true >/dev/null 2>&1 </dev/null; then
+  elif MACHINE=$(uname -m) && try_bwrap --seccomp 8 8< <(seccomp_filter "$MACHINE" 0000); then
     SANDBOX=bubblewrap
-    SANDBOX_TEXT="bubblewrap; the network is open or closed as a whole"
+    SANDBOX_TEXT="bubblewrap and seccomp"
+  elif try_bwrap; then
+    SANDBOX=bubblewrap
+    SANDBOX_TEXT="bubblewrap, without a seccomp filter on this machine ($MACHINE): Unix sockets stay reachable, the network is open or closed as a whole"
+    MACHINE=
   elif is_sandbox_required; then
     SANDBOX_TEXT="none: neither Landlock nor bubblewrap; a sandbox is required, so no command runs"
   else
     SANDBOX_TEXT="none: neither Landlock nor bubblewrap; commands are only judged beforehand"
   fi
+}
+
+try_bwrap() { # <option>…
+  bwrap --unshare-pid --unshare-ipc --unshare-net --ro-bind / / --proc /proc --dev /dev "$@" true >/dev/null 2>&1 </dev/null
 }
 
 is_sandbox_required() {
@@ -52,14 +61,18 @@ is_confined() {
 # The words before a command into CAGE; fails, with a result, when it must not run free and nothing can hold it.
 prepare_cage() {
   setup_sandbox
-  CAGE=()
+  CAGE=() CAGE_FILTER=
   case $SANDBOX in
   core)
     CAGE=("$CORE" core sandbox)
     [[ $SANDBOX_CHOICE == bubblewrap ]] && CAGE[3]=--bubblewrap
     CAGE=("${CAGE[@]}" --session-dir "$S" --tmp "$TOOL_TMP" --private "$RUN" "$MODE_DIGITS" --)
     ;;
-  bubblewrap) bwrap_words ;;
+  bubblewrap)
+    bwrap_words
+    [[ -z $MACHINE ]] || filter_words || return 1
+    add_words --
+    ;;
   none)
     if is_sandbox_required; then
       fail "could not start bash in $CWD: a sandbox is required here, and there is none: neither Landlock nor bubblewrap; no command runs"
@@ -125,7 +138,18 @@ bwrap_words() {
   if ((EUID == 0 && !(system & 1))); then
     for path in "${DROPPED_CAPABILITIES[@]}"; do add_words --cap-drop "CAP_$path"; done
   fi
-  add_words --chdir "$CWD" --
+  add_words --chdir "$CWD"
+}
+
+# The filter of the mode, made once.
+filter_words() {
+  CAGE_FILTER=$RUN/seccomp.$MODE_DIGITS
+  if [[ ! -s $CAGE_FILTER ]] && ! seccomp_filter "$MACHINE" "$MODE_DIGITS" >"$CAGE_FILTER"; then
+    rm -f -- "$CAGE_FILTER"
+    fail "could not start bash in $CWD: no room for the sandbox's filter in $RUN"
+    return 1
+  fi
+  add_words --seccomp 8
 }
 
 add_words() { # <word>…
@@ -161,4 +185,116 @@ close_places() { # <system digit>
   done
   # Last, because it holds the way down to the plan.
   add_words --tmpfs "$REAL_BASE"
+}
+
+# ---- The seccomp filter that bubblewrap loads: that of src/policy/sandbox_filter.rs, whose test compares the two.
+
+# Calls by number, in order. `uname -m` names the list.
+SECCOMP_X86_64='41:socket 42:connect 44:sendto 46:sendmsg 50:listen 163:acct 164:settimeofday 167:swapon 168:swapoff 169:reboot
+  170:sethostname 171:setdomainname 172:iopl 173:ioperm 175:init_module 176:delete_module 227:clock_settime 246:kexec_load
+  248:add_key 249:request_key 250:keyctl 304:open_by_handle_at 307:sendmmsg 308:setns 313:finit_module 320:kexec_file_load
+  321:bpf 425:io_uring_setup'
+SECCOMP_GENERIC='89:acct 104:kexec_load 105:init_module 106:delete_module 112:clock_settime 142:reboot 161:sethostname
+  162:setdomainname 170:settimeofday 198:socket 201:listen 203:connect 206:sendto 211:sendmsg 217:add_key 218:request_key
+  219:keyctl 224:swapon 225:swapoff 265:open_by_handle_at 268:setns 269:sendmmsg 273:finit_module 280:bpf
+  294:kexec_file_load 425:io_uring_setup'
+# What the filter answers with: SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO with EACCES.
+SECCOMP_ALLOW=$((0x7fff0000)) SECCOMP_REFUSE=$((0x50000 + 13))
+
+# The filter of a mode to stdout; fails for a machine whose calls are not known here.
+seccomp_filter() { # <machine> <mode>
+  local calls arch call any=0 SF_PROGRAM='' SF_RULES
+  case $1 in
+  x86_64)
+    calls=$SECCOMP_X86_64 arch=$((0xc000003e))
+    # Its second set of numbers for the same calls (x32) answers with ENOSYS.
+    bpf 0x20 0 0 0
+    bpf 0x35 0 1 $((0x40000000))
+    bpf 0x06 0 0 $((0x50000 + 38))
+    ;;
+  aarch64) calls=$SECCOMP_GENERIC arch=$((0xc00000b7)) ;;
+  riscv64) calls=$SECCOMP_GENERIC arch=$((0xc00000f3)) ;;
+  *) return 1 ;;
+  esac
+  bpf 0x20 0 0 4
+  bpf 0x15 1 0 "$arch"
+  bpf 0x06 0 0 $((0x80000000))
+  for call in $calls; do
+    closed_call "${call#*:}" "$2" || continue
+    ((any++)) || bpf 0x20 0 0 0
+    bpf 0x15 0 1 "${call%%:*}"
+    if [[ -n $SF_RULES ]]; then
+      SF_PROGRAM=$SF_PROGRAM$SF_RULES
+    else
+      bpf 0x05 0 0 1
+      bpf 0x05 0 0 2
+      bpf 0x06 0 0 "$SECCOMP_REFUSE"
+    fi
+    bpf 0x06 0 0 "$SECCOMP_ALLOW"
+  done
+  bpf 0x06 0 0 "$SECCOMP_ALLOW"
+  # shellcheck disable=SC2059 # the program is octal escapes
+  printf "$SF_PROGRAM"
+}
+
+# Adds a step to SF_PROGRAM: a `struct sock_filter`.
+bpf() { # <code> <jump if true> <jump if false> <value>
+  local step
+  printf -v step '\\%03o\\000\\%03o\\%03o\\%03o\\%03o\\%03o\\%03o' \
+    "$1" "$2" "$3" $(($4 & 255)) $(($4 >> 8 & 255)) $(($4 >> 16 & 255)) $(($4 >> 24 & 255))
+  SF_PROGRAM=$SF_PROGRAM$step
+}
+
+# Whether the mode closes a call; SF_RULES: with which arguments only (none: with all).
+closed_call() { # <call> <mode>
+  local system=${2:0:1} network=${2:2:1} services=0 kind
+  # What listens on a Unix socket acts with rights of its own.
+  (((${2:1:1} & 3) == 3)) && services=1
+  SF_RULES=
+  case $1 in
+  io_uring_setup) ((network != 7 || !services)) ;;
+  connect) (((network & 6) == 0)) ;;
+  sendto | sendmmsg) (((network & 6) == 0)) && seccomp_rule 3 $((0x20000000)) $((0x20000000)) ;;
+  sendmsg) (((network & 6) == 0)) && seccomp_rule 2 $((0x20000000)) $((0x20000000)) ;;
+  listen) (((network & 1) == 0)) ;;
+  socket)
+    ((network == 0)) && return 0
+    ((services)) || seccomp_rule 0 = 1
+    if (((network & 6) == 0)); then
+      # Only streams of TCP and Unix, and the kernel's own sockets (netlink), cannot send without a connect.
+      for kind in 2 3 4 5 6 10; do seccomp_rule 0 ! 16 1 15 "$kind"; done
+      seccomp_rule 0 ! 1 0 ! 2 0 ! 10 0 ! 16
+      seccomp_rule 0 ! 16 2 ! 0 2 ! 6
+    fi
+    [[ -n $SF_RULES ]]
+    ;;
+  *) (((system & 1) == 0)) ;;
+  esac
+}
+
+# Adds a rule to SF_RULES, which holds when all conditions do.
+seccomp_rule() { # (<number of the argument> <= | ! | mask> <value>)…
+  local SF_PROGRAM tests='' offset=1
+  while (($#)); do
+    SF_PROGRAM=
+    bpf 0x20 0 0 $((16 + 8 * $1))
+    case $2 in
+    =) bpf 0x15 0 "$offset" "$3" ;;
+    !) bpf 0x15 "$offset" 0 "$3" ;;
+    *)
+      bpf 0x54 0 0 "$2"
+      bpf 0x15 0 "$offset" "$3"
+      ;;
+    esac
+    # The last condition is looked at first.
+    tests=$SF_PROGRAM$tests
+    offset=$((offset + ${#SF_PROGRAM} / 32))
+    shift 3
+  done
+  SF_PROGRAM=
+  bpf 0x05 0 0 1
+  bpf 0x05 0 0 $((offset + 1))
+  SF_PROGRAM=$SF_PROGRAM$tests
+  bpf 0x06 0 0 "$SECCOMP_REFUSE"
+  SF_RULES=$SF_RULES$SF_PROGRAM
 }

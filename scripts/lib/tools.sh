@@ -381,6 +381,7 @@ exec_shell() { # <command> <output file> <mark>
   unset OLDPWD
   umask "$ORIG_UMASK"
   cd "$CWD" || exit 127
+  if [[ -n $CAGE_FILTER ]]; then exec 8<"$CAGE_FILTER" || exit 127; fi
   # shellcheck disable=SC2016 # the inner shell's own words
   exec "${SETSID[@]+"${SETSID[@]}"}" sh -c 'echo $$ >"$1"; shift; exec "$@"' sh "$2.pid" "${CAGE[@]+"${CAGE[@]}"}" bash -c "$1" </dev/null 2>&1
 }

@@ -113,13 +113,7 @@ pub(in crate::policy) fn words(mode: Mode, places: &Places) -> io::Result<(Vec<O
 
 /// The seccomp filter, as bubblewrap reads it.
 fn filter_file(mode: Mode) -> io::Result<OwnedFd> {
-    let mut bytes = Vec::new();
-    for step in filter(mode)? {
-        bytes.extend_from_slice(&step.code.to_ne_bytes());
-        bytes.extend_from_slice(&[step.jt, step.jf]);
-        bytes.extend_from_slice(&step.k.to_ne_bytes());
-    }
-    nameless(&bytes)
+    nameless(&filter::bytes(&filter::filter(mode)?))
 }
 
 /// A file in memory, to be read from its start.

@@ -11,13 +11,12 @@ use landlock::{
     ABI, Access as _, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, Scope as Isolation,
 };
-use seccompiler::SeccompCmpOp::{self, Eq, MaskedEq, Ne};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCondition, SeccompFilter, SeccompRule, sock_filter,
-};
+use seccompiler::BpfProgram;
 
 #[path = "sandbox_bwrap.rs"]
 pub(super) mod bwrap;
+#[path = "sandbox_filter.rs"]
+mod filter;
 #[path = "sandbox_hide.rs"]
 mod hide;
 #[path = "sandbox_kept.rs"]
@@ -81,33 +80,6 @@ const LIBRARY_PATHS: &[&str] = &[
 /// Devices that keep nothing.
 const OPEN_DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-
-/// Calls that reach past any sandbox of files, closed unless the mode gives the whole system.
-const SYSTEM_CALLS: &[libc::c_long] = &[
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_bpf,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_setns,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
-];
 
 /// Capabilities (numbers of linux/capability.h) that root keeps no more: with them it reads the memory of any process
 /// (PERFMON, SYS_ADMIN, SYS_PTRACE), makes devices, mounts, loads modules, and so on. Root's rights over files stay.
@@ -211,7 +183,7 @@ pub(super) fn prepare(mode: Mode, places: &Places) -> io::Result<Option<Arc<Prep
         .and_then(Option::<OwnedFd>::from)
         .ok_or_else(|| io::Error::other("the kernel gave no Landlock ruleset"))?;
     let whole_system = mode.permits(Scope::System, Access::Execute);
-    let prepared = Arc::new(Prepared { ruleset, filter: filter(mode)?, hide, whole_system });
+    let prepared = Arc::new(Prepared { ruleset, filter: filter::filter(mode)?, hide, whole_system });
     kept::keep(mode, places, grants.witness, &prepared);
     Ok(Some(prepared))
 }
@@ -420,98 +392,4 @@ fn can_hide(mode: Mode, places: &Places, secrets: &[PathBuf]) -> bool {
         && places.session_dir.starts_with(&places.base_dir)
         && places.base_dir.is_dir()
         && !covered.any(|path| places.cwd.starts_with(path))
-}
-
-/// Which calls the mode closes, and with which arguments (none: whatever they are); they fail with EACCES.
-fn filter(mode: Mode) -> io::Result<BpfProgram> {
-    let network =
-        [Access::Read, Access::Write, Access::Execute].map(|access| mode.permits(Scope::Network, access));
-    let [read, write, listen] = network;
-    let mut calls: BTreeMap<libc::c_long, Vec<SeccompRule>> = BTreeMap::new();
-    let services = is_open_to_services(mode);
-    if network.contains(&false) || !services {
-        // Its rings make sockets, connect and listen without the calls that are looked at here.
-        calls.insert(libc::SYS_io_uring_setup, Vec::new());
-    }
-    if !network.contains(&true) {
-        // socketpair stays: it leads nowhere.
-        calls.insert(libc::SYS_socket, Vec::new());
-    } else if !services || !(read || write) {
-        let mut closed = Vec::new();
-        if !services {
-            closed.push(when(&[(0, Eq, libc::AF_UNIX)])?);
-        }
-        if !(read || write) {
-            closed.extend(without_connection()?);
-        }
-        calls.insert(libc::SYS_socket, closed);
-    }
-    if !(read || write) {
-        calls.insert(libc::SYS_connect, Vec::new());
-        // TCP Fast Open connects by sending.
-        let fast_open = MaskedEq(u64::from(libc::MSG_FASTOPEN.cast_unsigned()));
-        for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
-            calls.insert(call, vec![when(&[(flags, fast_open.clone(), libc::MSG_FASTOPEN)])?]);
-        }
-    }
-    if !listen {
-        calls.insert(libc::SYS_listen, Vec::new());
-    }
-    if !mode.permits(Scope::System, Access::Execute) {
-        calls.extend(SYSTEM_CALLS.iter().map(|&call| (call, Vec::new())));
-    }
-    compile(calls)
-}
-
-/// Whether Unix sockets are open. What listens on them acts with rights of its own (the user's systemd runs any program
-/// outside every sandbox, docker's is root's), and neither Landlock nor seccomp sees which one is called.
-fn is_open_to_services(mode: Mode) -> bool {
-    mode.permits(Scope::External, Access::Write) && mode.permits(Scope::External, Access::Execute)
-}
-
-/// Sockets that could send to an address without a connect: all but TCP, Unix streams and the kernel's own.
-fn without_connection() -> io::Result<Vec<SeccompRule>> {
-    let (own, kind) = ((0, Ne, libc::AF_NETLINK), MaskedEq(0xf));
-    let mut rules = Vec::new();
-    // Every kind but SOCK_STREAM, which is 1 (socket(2)).
-    for other in [2, 3, 4, 5, 6, 10] {
-        rules.push(when(&[own.clone(), (1, kind.clone(), other)])?);
-    }
-    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    rules.push(when(&families.map(|family| (0, Ne, family)))?);
-    rules.push(when(&[own, (2, Ne, 0), (2, Ne, libc::IPPROTO_TCP)])?);
-    Ok(rules)
-}
-
-/// A rule that holds when all of these do: number of the argument, comparison, value.
-fn when(conditions: &[(u8, SeccompCmpOp, libc::c_int)]) -> io::Result<SeccompRule> {
-    let conditions = conditions.iter().map(|(argument, compare, value)| {
-        let value = u64::from(value.cast_unsigned());
-        SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, compare.clone(), value)
-    });
-    let conditions = conditions.collect::<Result<_, _>>().map_err(io::Error::other)?;
-    SeccompRule::new(conditions).map_err(io::Error::other)
-}
-
-fn compile(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>) -> io::Result<BpfProgram> {
-    let refuse = SeccompAction::Errno(libc::EACCES.cast_unsigned());
-    let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
-    let filter = SeccompFilter::new(calls, SeccompAction::Allow, refuse, arch).map_err(io::Error::other)?;
-    let mut program = if cfg!(target_arch = "x86_64") { without_x32() } else { Vec::new() };
-    program.extend(BpfProgram::try_from(filter).map_err(io::Error::other)?);
-    Ok(program)
-}
-
-/// x86_64 has a second set of numbers for the same calls (x32), which the rules do not name: all of it is closed.
-fn without_x32() -> BpfProgram {
-    const X32: u32 = 0x4000_0000;
-    // The call's number is the first field of `seccomp_data`.
-    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    let below = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
-    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
-    vec![
-        sock_filter { code: load, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: below, jt: 0, jf: 1, k: X32 },
-        sock_filter { code: answer, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned() },
-    ]
 }

@@ -38,9 +38,6 @@ struct Row {
     /// A condition in sh: the effect is there. Looked at beside what is always looked at.
     #[serde(default)]
     effect: Option<String>,
-    /// Why the Bash agent without the binary does not hold it (docs/security.md says so).
-    #[serde(default)]
-    not_alone: Option<String>,
     /// Why there is no counter-check.
     #[serde(default)]
     unchecked: Option<String>,
@@ -127,14 +124,10 @@ pub(crate) fn main() {
         for (runner, lacks) in runners.into_iter().chain([counter]) {
             let row = row.clone();
             let name = format!("{} [{}]", row.name, runner.name());
-            let alone = runner == Runner::ScriptsAlone && row.not_alone.is_some();
-            let skip = missing.is_some() || lacks.is_some() || alone;
+            let skip = missing.is_some() || lacks.is_some();
             trials.push(Trial::test(name, move || bypass(&row, runner)).with_ignored_flag(skip));
         }
         skipped.extend(missing.map(|program| format!("{}: no {program} here", row.name)));
-        skipped.extend(
-            row.not_alone.map(|why| format!("{} [{}]: {why}", row.name, Runner::ScriptsAlone.name())),
-        );
         skipped.extend(row.unchecked.map(|why| format!("{}: no counter-check: {why}", row.name)));
     }
     let rows = table::<Everyday>("everyday.toml");
