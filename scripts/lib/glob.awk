@@ -61,4 +61,4 @@ function translate(text,   out, i, c, anchored, end) {
     }
     return (anchored ? "^" : "(^|/)") out "$"
 }
-function plain(c) { return c ~ /[][.*+?(){}|^$\\]/ ? "\\" c : c }
+function plain(c) { return c ~ /[].*+?(){}|^$\\[]/ ? "\\" c : c }

@@ -8,6 +8,7 @@
 # -v controls=1  the model gets it without terminal codes (Bash)
 # -v shapes=1  what looks like a token or a private key is masked, as the secrets are
 # -v joint=1   head and text belong on one line (a command that timed out)
+# -v room=N    the most bytes of the text alone, where that is not what head and notes leave
 # -v task=1, code=N   gives an ASYNC_TASK_RESULT frame instead, and writes nothing
 # -v one_lf=1, utf8_note=1   the text of a file (Read)
 # -v error=1   the call failed;  -v first_line=1  the conversation keeps the first line only (Edit)
@@ -24,7 +25,7 @@ BEGIN {
     raw = substr(raw, 1, length(raw) - 2)
     head = json_clean(ENVIRON["R_HEAD"])
     notes = json_clean(ENVIRON["R_NOTES"])
-    room = max - length(head) - length(notes) - (head != "") - (notes != "")
+    if (room == "") room = max - length(head) - length(notes) - (head != "") - (notes != "")
     if (room < 0) room = 0
     text = body()
     if (task) {

@@ -48,7 +48,9 @@ background_command() {
     return 0
   fi
   judge_command "$ARG_command" && prepare_cage || return 0
-  command_timeout seconds
+  # Only a number counts here.
+  [[ $KINDS == *' timeout:n '* ]] || ARG_timeout=
+  command_timeout seconds || return 0
   new_id id
   id=task_$id
   put_on_list "$id" 0

@@ -470,7 +470,7 @@ marked_processes() { # <mark>
 # Runs a command; sets CMD_CODE, CMD_TIMED_OUT, CMD_INTERRUPTED, CMD_SURVIVORS, CMD_LOST.
 run_command() { # <command> <seconds> <output file>
   local sid='' mark timer main=${TASK_PID:-$$}
-  CMD_CODE=0 CMD_TIMED_OUT=0 CMD_INTERRUPTED=0 CMD_SURVIVORS='' CMD_LOST=0
+  CMD_CODE=127 CMD_TIMED_OUT=0 CMD_INTERRUPTED=0 CMD_SURVIVORS='' CMD_LOST=0
   mark=$$.$BASHPID_NOW.$((++COMMANDS_RUN))
   forget_output "$3"
   : >"$3"
@@ -479,7 +479,12 @@ run_command() { # <command> <seconds> <output file>
   TOOL_PID=$GROUP_PID
   start_group watch_command "$2" "$main"
   timer=$GROUP_PID
-  wait_for_command "$3"
+  wait_limited "$TOOL_PID"
+  case $? in
+  0) [[ ! -s $3.code ]] || IFS= read -r CMD_CODE <"$3.code" ;;
+  1) CMD_INTERRUPTED=1 CMD_CODE=130 ;;
+  2) CMD_TIMED_OUT=1 CMD_CODE=124 ;;
+  esac
   [[ -s $3.pid ]] && IFS= read -r sid <"$3.pid"
   if ((CMD_INTERRUPTED || CMD_TIMED_OUT)); then
     end_command "$sid" "$mark" "$CMD_TIMED_OUT"
@@ -500,25 +505,19 @@ run_command() { # <command> <seconds> <output file>
   TOOL_PID=
 }
 
-# Until it has ended, its time is up, or the turn is to end.
-wait_for_command() { # <output file>
+# Waits for a job: 0 = it has ended, 1 = the turn or the run is to end, 2 = its time is up. (A trap takes the place of the
+# status: what has to be known of a job it writes into a file.)
+wait_limited() { # <pid>
   local traps
   while :; do
-    traps=$TRAPS CMD_CODE=0
-    ((INTERRUPTED || ENDING || TIMER_FIRED)) || {
-      wait "$TOOL_PID" 2>/dev/null
-      CMD_CODE=$?
-    }
-    if ((INTERRUPTED || ENDING)); then
-      CMD_INTERRUPTED=1 CMD_CODE=130
-    elif ((TIMER_FIRED)); then
-      CMD_TIMED_OUT=1 CMD_CODE=124
-    elif ((traps != TRAPS)) && kill -0 "$TOOL_PID" 2>/dev/null; then
-      continue
-    elif [[ -s $1.code ]]; then
-      IFS= read -r CMD_CODE <"$1.code"
-    fi
-    return 0
+    ((INTERRUPTED || ENDING)) && return 1
+    ((TIMER_FIRED)) && return 2
+    traps=$TRAPS
+    wait "$1" 2>/dev/null
+    ((INTERRUPTED || ENDING)) && return 1
+    ((TIMER_FIRED)) && return 2
+    ((traps == TRAPS)) && return 0
+    kill -0 "$1" 2>/dev/null || return 0
   done
 }
 
@@ -546,17 +545,27 @@ gather_output() { # <output file>
   R_FILE=$1.both
 }
 
-command_timeout() { # <result-var>   from ARG_timeout, never above the agent's
-  local ct_value=${ARG_timeout%%.*}
+# From ARG_timeout, never above the agent's. Fails, with a result, when it is no number.
+command_timeout() { # <result-var>
+  local ct_value=$ARG_timeout ct_number='^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$'
   printf -v "$1" '%s' "$TOOL_TIMEOUT"
-  if [[ $ARG_timeout =~ ^[0-9]+(\.[0-9]+)?$ ]]; then
-    [[ $ARG_timeout == *.*[1-9]* ]] && ct_value=$((ct_value + 1))
-    ((ct_value > 0 && ct_value < TOOL_TIMEOUT)) && printf -v "$1" '%d' $((10#$ct_value))
-  elif [[ $ARG_timeout =~ ^[0-9] ]]; then
-    ct_value=$(LC_ALL=C awk -v n="$ARG_timeout" 'BEGIN { printf "%.0f", (n < 1 ? 1 : n < 1e9 ? n : 1e9) }')
-    ((ct_value > 0 && ct_value < TOOL_TIMEOUT)) && printf -v "$1" '%d' "$ct_value"
+  ct_value=${ct_value#"${ct_value%%[![:space:]]*}"}
+  ct_value=${ct_value%"${ct_value##*[![:space:]]}"}
+  [[ -n $ct_value ]] || return 0
+  if [[ $ct_value =~ ^[0-9]{1,9}$ ]]; then
+    ((10#$ct_value > 0 && 10#$ct_value < TOOL_TIMEOUT)) && printf -v "$1" '%d' $((10#$ct_value))
+    return 0
   fi
-  return 0
+  if [[ ! $ct_value =~ $ct_number || $KINDS == *' timeout:o '* ]]; then
+    [[ $ct_value =~ ^-0*\.?0*$ ]] && return 0
+    fail "timeout must be a number that is not negative"
+    return 1
+  fi
+  ct_value=$(LC_ALL=C "${AWK[@]}" -v n="$ct_value" -v max="$TOOL_TIMEOUT" 'BEGIN {
+    n = n + 0
+    if (n > 0 && n < max) { n = sprintf("%.9f", n); sub(/\.?0*$/, "", n); print n }
+  }')
+  [[ -z $ct_value ]] || printf -v "$1" '%s' "$ct_value"
 }
 
 tool_Bash() {
@@ -566,8 +575,7 @@ tool_Bash() {
     return 0
   fi
   need_text command || return 0
-  judge_command "$ARG_command" && prepare_cage || return 0
-  command_timeout seconds
+  command_timeout seconds && judge_command "$ARG_command" && prepare_cage || return 0
   run_command "$ARG_command" "$seconds" "$output"
   reset_result
   R_FILE=$output
