@@ -117,13 +117,13 @@ stream_awk() { # <program> [-v …]   the same for input that someone waits for
 
 # ---- Private files
 
-# RUN is this process's own, TOOL_TMP beside it the TMPDIR of what the tools run.
+# RUN is this process's own, WORK in it the place for the files of the call that runs, TOOL_TMP beside it the TMPDIR of what the tools run.
 setup_run() {
   local dir
-  if ! { dir=$(mktemp -d "${TMPDIR:-/tmp}/bash-agent.XXXXXX") && mkdir -m 700 -- "$dir/own" "$dir/tmp"; }; then
+  if ! { dir=$(mktemp -d "${TMPDIR:-/tmp}/bash-agent.XXXXXX") && mkdir -m 700 -- "$dir/own" "$dir/own/work" "$dir/tmp"; }; then
     die 11 "cannot make a directory in ${TMPDIR:-/tmp}"
   fi
-  RUN=$dir/own TOOL_TMP=$dir/tmp
+  RUN=$dir/own WORK=$dir/own/work TOOL_TMP=$dir/tmp
 }
 
 # ---- Locks

@@ -54,6 +54,7 @@ main() {
   set_traps
   setup_guard
   awk_value RUN_V "$RUN"
+  WORK_V=$RUN_V/work
   now_ms RUN_STARTED
   ((HAS_CLOCK)) && DEADLINE_FROM=$RUN_STARTED
   check_access

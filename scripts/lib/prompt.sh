@@ -53,8 +53,8 @@ load_skill() { # <name>   its text on stdout; fails when there is none
   local file dir
   skill_file file "$1" || return 1
   awk_value dir "${file%/SKILL.md}"
-  head -c 1048576 -- "$file" >"$RUN/skill" || return 1
-  run_awk skills.awk -v body=1 -v as="$dir" "$RUN/skill"
+  head -c 1048576 -- "$file" >"$WORK/skill" || return 1
+  run_awk skills.awk -v body=1 -v as="$dir" "$WORK/skill"
 }
 
 # A skill asked for on the command line must be there.

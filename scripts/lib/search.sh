@@ -1,7 +1,7 @@
 # search.sh - Glob and Grep: rg where it is, else git or find with grep; the same forms, sorted by the bytes of the path.
 
 setup_search() {
-  HAS_RG=0 WORK=$RUN
+  HAS_RG=0
   [[ -z ${BASH_AGENT_NO_RG:-} ]] && command -v rg >/dev/null 2>&1 && HAS_RG=1
   return 0
 }

@@ -113,6 +113,10 @@ impl Agent {
     pub(super) fn approved(&mut self, call: &Call, required: Mode) -> Result<Option<Mode>, StorageError> {
         let Some(timeout) = self.settings.ask else { return Ok(None) };
         let allowed = self.tools.mode;
+        // The answer to a call before this one may have been for it too.
+        if allowed.allows(required) {
+            return Ok(Some(allowed));
+        }
         let approval = Approval {
             id: format!("approval_{}", time::new_id()),
             name: call.name.clone(),
