@@ -35,7 +35,7 @@ END {
             kind = kind_of(state, type, message)
         }
     }
-    retry = kind == "Network" || (kind == "Overloaded" && type != "insufficient_quota")
+    retry = (kind == "Network" && type != "stalled") || (kind == "Overloaded" && type != "insufficient_quota")
     exits = kind == "Settings" ? 2 : kind == "Auth" ? 5 : kind == "Overloaded" ? 6 : kind == "Network" ? 7 : kind == "ContextTooLong" ? 8 : 1
     line = kind "\t" exits "\t" retry "\t" (state == "" ? "-" : state) "\t" (type == "" ? "-" : line_escape(type)) "\t" line_escape(message)
     if (provider != "") line = line "\t" gives_way()

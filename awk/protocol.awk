@@ -28,7 +28,7 @@
 # answer_error(message, type)    the same with words of ours
 # answer_mark(record)   1 when this record ends the body (see end_mark)
 # answer_whole()        1 when the body was no stream but one JSON object with `choices`: it is in SSE_DATA
-# answer_end()          the body has ended: without a stop before that, an ERROR of the type stream_broken, or
+# answer_end()          the body has ended: without a stop before that, an ERROR of the type stream_broken, stalled or
 #                       no_event_stream
 # FIGURE["input"|"output"|"cache_read"|"cache_creation"]   what the server has reported so far, "" = nothing
 # -v id_prefix=call_    begins the ids of calls that came without one; a number follows, counted from -v calls=0 on
@@ -37,10 +37,16 @@
 # -v end_mark=TEXT      a line that begins with TEXT ends the body; a number follows (0 = a clean end), and words that say
 #                       how the connection broke. Without it the end of the input is a clean end.
 # -v server=URL, sent=N who answered, for a message; how many bytes were sent, to guess the input from
+# -v stall_timeout=N    no event for N s ends the body, with an error of the type stalled: that is looked at when another
+#                       line comes (a comment is no event), and for silence curl has to see to it, which ends with 28
 # -v estimated=1        a USAGE that we guessed has a fifth field after its figures, `estimated`
 # -v status=FILE        how the answer ended: `stop REASON`, or `error TYPE MESSAGE`, separated by TAB and line-escaped
 
-BEGIN { PROTO_OUT = out == "" ? "resp" : out }
+BEGIN {
+    PROTO_OUT = out == "" ? "resp" : out
+    # curl's code for a time that is over.
+    BODY_STALLED = 28
+}
 
 # ---- Out
 
@@ -200,9 +206,16 @@ function sse_line(line,   i, name, value) {
         SSE_PARTS = 0
         if (substr(line, 1, 3) == "\357\273\277") line = substr(line, 4)
     }
-    if (line == "") return sse_pending()
+    if (line == "") {
+        if (sse_pending()) return 1
+        sse_idle()
+        return 0
+    }
     i = index(line, ":")
-    if (i == 1) return 0
+    if (i == 1) {
+        sse_idle()
+        return 0
+    }
     name = i ? substr(line, 1, i - 1) : line
     value = i ? substr(line, i + 1) : ""
     if (substr(value, 1, 1) == " ") value = substr(value, 2)
@@ -223,6 +236,20 @@ function sse_pending(   n) {
     SSE_EVENTS++
     SSE_DATA = n == 1 ? SSE_PART[1] : join_pieces(SSE_PART, 1, n)
     return 1
+}
+
+# A line came that is no event, and keeps nothing alive: after too long of these the body ends.
+function sse_idle(   now) {
+    if (stall_timeout == "") return
+    srand()
+    now = srand()
+    if (!SSE_SINCE || SSE_EVENTS != SSE_SEEN) {
+        SSE_SINCE = now
+        SSE_SEEN = SSE_EVENTS
+    } else if (now - SSE_SINCE > stall_timeout) {
+        BODY_BROKEN = BODY_STALLED
+        exit
+    }
 }
 
 # ---- The answer of a model
@@ -379,7 +406,9 @@ function answer_end(   head) {
         }
         return
     }
-    answer_error("the stream broke before its end (" (BODY_WHY == "" ? "the server closed it" : BODY_WHY) ")", "stream_broken")
+    if (stall_timeout != "" && BODY_BROKEN == BODY_STALLED)
+        answer_error((server == "" ? "the server" : server) ": no event for " stall_timeout " s, the stream is stalled", "stalled")
+    else answer_error("the stream broke before its end (" (BODY_WHY == "" ? "the server closed it" : BODY_WHY) ")", "stream_broken")
 }
 
 # A count: digits; other numbers that are not negative lose their fraction; all else is "".

@@ -4,7 +4,7 @@
 # Input    the body of the response, as it comes.
 # Output   TEXT, THINKING, SIGNATURE, REDACTED_THINKING and TOOL_CALL as the blocks come, then USAGE and STOP; or USAGE
 #          (when the server has reported any) and ERROR. A body that ends without message_stop: ERROR, type stream_broken.
-# -v       out, id_prefix, calls, max_tokens, join, estimated, end_mark, server, sent, status: see protocol.awk
+# -v       out, id_prefix, calls, max_tokens, join, estimated, end_mark, server, sent, stall_timeout, status: see protocol.awk
 #
 # Blocks are kept by index. The earliest open one streams at once; what comes for later ones meanwhile is held back until
 # it is closed, so that interleaved blocks stay whole and in order.

@@ -4,7 +4,7 @@
 # Input    the body of the response, as it comes.
 # Output   TEXT and THINKING as they come, at the end TOOL_CALLs, USAGE and STOP; or USAGE (when the server has reported
 #          any) and ERROR. A finish_reason is the end, [DONE] may be missing; without either: ERROR, type stream_broken.
-# -v       out, id_prefix, calls, max_tokens, join, estimated, end_mark, server, sent, status: see protocol.awk
+# -v       out, id_prefix, calls, max_tokens, join, estimated, end_mark, server, sent, stall_timeout, status: see protocol.awk
 
 {
     if (answer_mark($0)) next

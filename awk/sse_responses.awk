@@ -5,7 +5,7 @@
 # Output   TEXT, THINKING, SIGNATURE (encrypted reasoning and the item's id) and TOOL_CALL as the items come, then USAGE
 #          and STOP (`completed`, or why it is incomplete); or ERROR. A body without response.completed, .incomplete or
 #          .failed: ERROR, type stream_broken.
-# -v       out, id_prefix, calls, max_tokens, join, estimated, end_mark, server, sent, status: see protocol.awk
+# -v       out, id_prefix, calls, max_tokens, join, estimated, end_mark, server, sent, stall_timeout, status: see protocol.awk
 
 {
     if (answer_mark($0)) next

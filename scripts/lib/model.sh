@@ -9,6 +9,7 @@ MAX_TRIES=4
 RETRY_BUDGET_MS=120000
 
 setup_model() {
+  STALLED="no event for $STALL_TIMEOUT s, the stream is stalled"
   PLAYED=1 PLAYED_CALLS=0 OMIT='' DROP_SIGNED=0 CALLS_MADE=0
   local words models=("$ASSETS_DIR/models.json")
   [[ -e $BASE/models.json ]] && models[1]=$BASE/models.json
@@ -126,11 +127,12 @@ curl_config() {
   done
 }
 
-# Nobody asks for a compressed stream (it tends to be held back on its way); one that comes anyhow is decoded.
+# curl looks at the mean of some seconds: it gives up a silent server 3 to 6 s after --speed-time. (A stream that only
+# sends comments is given up by who decodes it.) Nobody asks for a compressed stream (it tends to be held back on its way); one that comes anyhow is decoded.
 connect() { # <body file>   the answer with its headers, then a line with the end mark
-  local code
+  local code silence=$((STALL_TIMEOUT > 3 ? STALL_TIMEOUT - 3 : 1))
   curl_config | curl -q -sS -N -i -K - --suppress-connect-headers --connect-timeout 5 --speed-limit 1 \
-    --speed-time "$STALL_TIMEOUT" --compressed -H 'accept-encoding:' -H 'accept:' -H 'expect:' \
+    --speed-time "$silence" --compressed -H 'accept-encoding:' -H 'accept:' -H 'expect:' \
     --data-binary "@$1" --url "$URL" 2>"$RUN/curl.err"
   code=$?
   if ((TRY_CORE)); then
@@ -145,7 +147,7 @@ curl_words() { # <curl's exit code>
   local words
   case $1 in
   0) return 0 ;;
-  28) words="nothing came for $STALL_TIMEOUT s" ;;
+  28) grep -q 'too slow' "$RUN/curl.err" && words=$STALLED || words="no connection within 5 s" ;;
   *)
     words=$(head -n 1 "$RUN/curl.err")
     words=${words#curl: (*) }
@@ -192,7 +194,7 @@ decode() {
   esac
   if ((TRY_CORE)); then
     run_core sse --provider "$PROVIDER" --max-tokens "$MAX_TOKENS" --id-prefix "call_${CALL_SEED}_" --estimated \
-      --sent "$BODY_SIZE" --server "$PLACE"
+      --sent "$BODY_SIZE" --server "$PLACE" --stall-timeout "$STALL_TIMEOUT"
     key=$?
     # Without a reader nobody wants the rest.
     ((key == 141)) && return 0
@@ -205,7 +207,7 @@ decode() {
   responses) program=sse_responses.awk ;;
   esac
   stream_awk "$program" -v end_mark="$END_MARK" -v max_tokens="$MAX_TOKENS" -v server="$PLACE" -v status="$RUN_V/sse.status" \
-    -v estimated=1 -v sent="$BODY_SIZE" -v id_prefix="call_${CALL_SEED}_"
+    -v stall_timeout="$STALL_TIMEOUT" -v estimated=1 -v sent="$BODY_SIZE" -v id_prefix="call_${CALL_SEED}_"
 }
 
 respond() { # <kind>   messages on stdin -> events, answer files, what is shown
@@ -416,6 +418,9 @@ read_answer() {
     # The end mark is ours.
     sed "/^$END_MARK /d" "$RUN/error.body" | run_awk error.awk -v code="${word:-0}" -v provider="$PROVIDER" -v tried="$OMIT" -v images="$IMAGE_BYTES" >"$RUN/failure"
     read_failure
+  elif [[ $type == stream_broken && -e $RUN/curl.code ]] && grep -q '^28 ' "$RUN/curl.code"; then
+    # The core's filter saw only the end.
+    no_answer 28 "$STALLED"
   else
     [[ $type == - ]] && type=
     [[ -e $RUN/$ANSWER_NAME/error ]] || printf 'the model call ended without an answer' >"$RUN/$ANSWER_NAME/error"
@@ -445,7 +450,10 @@ read_failure() {
 no_answer() { # <curl's exit code> <its words>
   FAIL_KIND=Network FAIL_EXIT=7 FAIL_RETRY=1
   case $1 in
-  28) FAIL_MESSAGE="$PLACE: no connection within 5 s" ;;
+  28)
+    FAIL_MESSAGE="$PLACE: $2"
+    [[ $2 != "$STALLED" ]] || FAIL_RETRY=0
+    ;;
   # What will not get better: a bad URL or proxy, a certificate that is not trusted.
   1 | 3 | 5 | 35 | 51 | 58 | 60 | 77)
     FAIL_KIND=Rejected FAIL_EXIT=1 FAIL_RETRY=0

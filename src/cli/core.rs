@@ -161,6 +161,9 @@ pub struct SseArgs {
     /// Who answered, for messages
     #[arg(long, value_name = "URL", default_value = "the server")]
     server: String,
+    /// What comes when there was no event for this long (comments are none) ends it, with an error
+    #[arg(long, value_name = "SECONDS")]
+    stall_timeout: Option<u64>,
 }
 
 /// `core stats`.

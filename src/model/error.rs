@@ -1,8 +1,13 @@
 //! What can go wrong with a model call, in one typed error, and how a server's own words are found in what it sent.
 
+use std::time::Duration;
+
 use super::Provider;
 use crate::exit::Exit;
 use crate::wire::json;
+
+/// The type of our own error of a stream that gave no event for too long.
+const STALLED: &str = "stalled";
 
 /// The kinds of failure that somebody above treats differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,12 @@ impl ModelError {
         Self { kind, message: message.into(), status: None, error_type: None }
     }
 
+    /// A stream of `place` that gave no event for `limit`. It is not asked for again: that would last as long once more.
+    pub fn stalled(place: &str, limit: Duration) -> Self {
+        let message = format!("{place}: no event for {} s, the stream is stalled", limit.as_secs_f32());
+        Self { error_type: Some(STALLED.to_owned()), ..Self::new(ErrorKind::Network, message) }
+    }
+
     /// The exit code of a run that ends with it (CONTRACT §13).
     pub fn exit(&self) -> Exit {
         match self.kind {
@@ -62,7 +73,7 @@ impl ModelError {
     pub fn is_retryable(&self) -> bool {
         match self.kind {
             ErrorKind::Overloaded => self.error_type.as_deref() != Some("insufficient_quota"),
-            ErrorKind::Network => true,
+            ErrorKind::Network => self.error_type.as_deref() != Some(STALLED),
             _ => false,
         }
     }

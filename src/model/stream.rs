@@ -486,20 +486,25 @@ impl Call<'_> {
         if decoder.is_done() {
             self.take_events(&mut reading);
         } else {
-            self.fail(self.stalled());
+            self.fail_after(self.stalled(), reading.decoder.usage());
         }
     }
 
     fn stalled(&self) -> ModelError {
-        let seconds = self.model.settings.stall_timeout.as_secs_f32();
-        let message =
-            format!("{}: no event for {seconds} s, the stream is stalled", self.model.client.place());
-        ModelError::new(ErrorKind::Network, message)
+        ModelError::stalled(&self.model.client.place(), self.model.settings.stall_timeout)
     }
 
     fn warn(&mut self, message: String) {
         let error = ModelError::new(ErrorKind::Rejected, message);
         self.queue.push_back(ModelEvent::Warning(error.redacted(&self.model.settings.secrets()).message));
+    }
+
+    /// The end of a response that had reported figures: they are told first, for it was paid for.
+    fn fail_after(&mut self, error: ModelError, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            self.queue.push_back(ModelEvent::Usage { usage, estimated: false });
+        }
+        self.fail(error);
     }
 
     fn fail(&mut self, error: ModelError) {
@@ -510,7 +515,7 @@ impl Call<'_> {
     /// Asks again when the error and what is left of tries and time allow it; `wait` is what the server asks for.
     fn retry_or_fail(&mut self, mut error: ModelError, wait: Option<Duration>, usage: Option<Usage>) {
         if !error.is_retryable() {
-            return self.fail(error);
+            return self.fail_after(error, usage);
         }
         let policy = self.model.settings.retry;
         self.failed += 1;
@@ -518,14 +523,14 @@ impl Call<'_> {
         if self.failed >= policy.tries {
             self.hint(&mut error);
             error.message.push_str(&format!(" (given up after {} tries)", self.failed));
-            return self.fail(error);
+            return self.fail_after(error, usage);
         }
         let pause = wait.unwrap_or_else(|| policy.backoff(self.failed));
         if pause > left {
             if let Some(wait) = wait {
                 error.message.push_str(&format!(" (the server asks to wait {} s)", wait.as_secs()));
             }
-            return self.fail(error);
+            return self.fail_after(error, usage);
         }
         self.spent += pause;
         let error = error.redacted(&self.model.settings.secrets());

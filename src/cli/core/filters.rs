@@ -1,14 +1,16 @@
 //! The filters of streams: frames and lines, SSE, replay, display.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::input::Stdin;
 use super::{CoreError, SseArgs, Told, When, note, open, pump};
 use crate::config::Look;
 use crate::exit::Exit;
-use crate::model::{self, DecoderOptions, End, ModelEvent};
+use crate::model::{self, DecoderOptions, End, ModelError, ModelEvent};
 use crate::ui::out;
 use crate::ui::render::{Human, Stream};
 use crate::ui::replay::{self, begins_turn};
@@ -145,15 +147,41 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
+/// An input that ends when the cell says so.
+struct Until<'a>(Stdin, &'a Cell<bool>);
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.1.get() { Ok(0) } else { self.0.read(buffer) }
+    }
+}
+
 /// `core sse`
 pub(super) fn sse(args: &SseArgs) -> Result<Exit, CoreError> {
     let options =
         DecoderOptions { id_prefix: args.id_prefix.clone(), max_tokens: args.max_tokens.unwrap_or(u64::MAX) };
     let mut decoder = model::decoder(args.provider, &options);
     let mut events = Vec::new();
-    pump("stdin", Stdin::new(), |piece, out| {
+    let limit = args.stall_timeout.map_or(Duration::MAX, Duration::from_secs);
+    let (mut last_event, mut seen, stalled) = (Instant::now(), 0, Cell::new(false));
+    pump("stdin", Until(Stdin::new(), &stalled), |piece, out| {
         match piece {
-            Some(piece) => decoder.feed(piece, &mut events),
+            Some(piece) => {
+                decoder.feed(piece, &mut events);
+                if decoder.events() > seen {
+                    (last_event, seen) = (Instant::now(), decoder.events());
+                } else {
+                    stalled.set(last_event.elapsed() > limit);
+                }
+            }
+            None if stalled.get() => {
+                decoder.finish(&End::Broken(String::new()), &args.server, &mut events);
+                for event in &mut events {
+                    if let ModelEvent::Failed(error) = event {
+                        *error = ModelError::stalled(&args.server, limit);
+                    }
+                }
+            }
             None => decoder.finish(&End::Clean, &args.server, &mut events),
         }
         if !args.join || piece.is_none() {

@@ -222,11 +222,12 @@ fn a_silent_stream_stalls_and_comments_do_not_help() {
         let model = new(settings).unwrap();
         let events = show(&run(model.as_ref(), &Lines::hello()));
         assert_eq!(events[0], "text: half");
+        assert_eq!(events[1], "usage: 9 1 0 0", "what was reported counts");
         assert!(
-            events[1].starts_with("failed: Network None") && events[1].ends_with("the stream is stalled"),
+            events[2].starts_with("failed: Network None") && events[2].ends_with("the stream is stalled"),
             "{events:?}"
         );
-        assert_eq!(events.len(), 2, "a stalled stream is not asked for again");
+        assert_eq!(events.len(), 3, "a stalled stream is not asked for again");
     }
 }
 
