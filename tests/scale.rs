@@ -8,7 +8,7 @@ mod common;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use bash_agent::session::paths::SessionDir;
 use common::{Ran, World, tape, wait_for};
@@ -75,6 +75,8 @@ fn a_thousand_remarks_at_once_are_all_delivered() {
     let world = World::new();
     let mut agent = world.stay("s", &world.cassette("hello", &tape::says("yes")));
     let dir = world.session("s");
+    // After a turn it has what it needs for one.
+    world.run(["send", "--session", "s", "--wait", "hi"]).exits(0);
     let (files, threads) = (open_files(agent.pid()), figure(agent.pid(), "Threads"));
     let remarks: Vec<String> = (0..1000).map(|number| format!("remark {number}.")).collect();
     for part in remarks.chunks(100) {
@@ -97,7 +99,10 @@ fn a_thousand_remarks_at_once_are_all_delivered() {
     for remark in &remarks {
         assert_eq!(conversation.matches(remark.as_str()).count(), 1, "{remark}");
     }
-    assert!(open_files(agent.pid()) <= files && figure(agent.pid(), "Threads") <= threads);
+    // What the last turn is still bringing to the disk is open a moment longer.
+    wait_for("no more files and threads than before", || {
+        open_files(agent.pid()) <= files && figure(agent.pid(), "Threads") <= threads
+    });
     world.run(["stop", "--session", "s"]).exits(0);
     let (status, stderr) = agent.wait();
     assert_eq!(status.code(), Some(0), "{stderr}");
@@ -105,4 +110,59 @@ fn a_thousand_remarks_at_once_are_all_delivered() {
 
 fn open_files(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// The disk takes nothing any more (every fdatasync waits): the turn goes on, and an interrupt ends its tool. Only the
+/// word that the turn has ended waits for the disk.
+#[test]
+fn a_disk_that_stalls_holds_neither_the_turn_nor_an_interrupt() {
+    const STALL: &[&str] = &[
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fdatasync",
+        "-e",
+        "inject=fdatasync:delay_enter=1000000000",
+    ];
+    let works =
+        |status: std::io::Result<std::process::ExitStatus>| status.is_ok_and(|status| status.success());
+    if !works(Command::new("strace").args(STALL).arg("true").status()) {
+        eprintln!("skipped: strace is missing, or may not trace here");
+        return;
+    }
+    let world = World::new();
+    let call = tape::call("t1", "Bash", serde_json::json!({"command": "echo $$ >pid; sleep 1000"}));
+    let cassette = world.cassette("stall", &[call, tape::stop("tool_use")]);
+    let args = ["--session", "s", "-p", "script", "-m", cassette.to_str().unwrap(), "go"];
+    let agent = world.command(args);
+    let mut traced = Command::new("strace");
+    traced
+        .args(STALL)
+        .arg(agent.get_program())
+        .args(agent.get_args())
+        .current_dir(agent.get_current_dir().unwrap());
+    for (name, value) in agent.get_envs() {
+        match value {
+            Some(value) => traced.env(name, value),
+            None => traced.env_remove(name),
+        };
+    }
+    let mut tracer = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let dir = world.session("s");
+    let number = || fs::read_to_string(world.work().join("pid")).ok()?.trim().parse::<u32>().ok();
+    wait_for("the tool", || number().is_some());
+    let lives =
+        |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    let tool = number().unwrap();
+    assert!(lives(tool));
+    world.run(["interrupt", "--session", "s"]).exits(0);
+    wait_for("the end of the tool", || !lives(tool));
+    assert!(!events(&dir).iter().any(|event| event["type"] == "stop"), "said before it was on the disk");
+    // The disk is back.
+    tracer.kill().unwrap();
+    tracer.wait().unwrap();
+    wait_for("the end of the turn", || events(&dir).iter().any(|event| event["type"] == "stop"));
+    assert_eq!(events(&dir).last().unwrap()["reason"], "interrupted");
 }
