@@ -38,6 +38,13 @@ pub(crate) struct World {
     program: PathBuf,
 }
 
+/// A shell's background job ignores Ctrl+C, and so would every program that this process starts.
+fn heed_interrupts() {
+    // SAFETY: the default action runs no code of ours.
+    unsafe { nix::sys::signal::signal(nix::sys::signal::SIGINT, nix::sys::signal::SigHandler::SigDfl) }
+        .unwrap();
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         Self::with(program())
@@ -45,6 +52,7 @@ impl World {
 
     /// A world whose agent is this program.
     pub(crate) fn with(program: PathBuf) -> Self {
+        heed_interrupts();
         let temp = tempfile::Builder::new().prefix("bash-agent-test-").tempdir().unwrap();
         let root = fs::canonicalize(temp.path()).unwrap();
         for dir in ["home", "work", "tmp"] {
