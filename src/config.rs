@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal, Read};
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+mod file;
 
 use crate::agent::compact;
 use crate::agent::compact_choice::Costs;
@@ -18,12 +18,10 @@ use crate::model::{Catalog, Effort, Provider, Proxies, Secret, Settings, Thinkin
 use crate::policy::{Confinement, Mode};
 use crate::session::paths::Base;
 use crate::ui::term::Bell;
+use file::{FileConfig, SandboxChoice};
 
 /// The name of a project's own config file.
 pub const PROJECT_FILE: &str = ".bash-agent.toml";
-
-/// A config file longer than this is refused: it is none.
-const MAX_FILE: u64 = 1 << 20;
 
 /// Variables that carry keys: taken out of every tool's environment.
 pub const KEY_VARIABLES: &[&str] =
@@ -147,176 +145,6 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// A config file as written.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileConfig {
-    provider: Option<String>,
-    model: Option<String>,
-    effort: Option<String>,
-    thinking: Option<String>,
-    max_tokens: Option<Amount>,
-    max_context: Option<Amount>,
-    max_turns: Option<u64>,
-    max_sub_agents: Option<u64>,
-    max_cost: Option<f64>,
-    max_time: Option<u64>,
-    tool_timeout: Option<u64>,
-    tool_result_max_bytes: Option<Amount>,
-    skills: Option<Vec<String>>,
-    output_format: Option<OutputFormat>,
-    mode: Option<String>,
-    stall_timeout: Option<u64>,
-    retry_base_ms: Option<u64>,
-    base_url: Option<String>,
-    api_key: Option<String>,
-    headers: Option<BTreeMap<String, String>>,
-    extra_body: Option<toml::Table>,
-    parts: Option<BTreeMap<String, String>>,
-    providers: Option<BTreeMap<String, ProviderConfig>>,
-    trusted: Option<Vec<PathBuf>>,
-    sandbox: Option<SandboxChoice>,
-    ask_timeout: Option<u64>,
-    keep_env: Option<Vec<String>>,
-    mask: Option<bool>,
-    plain: Option<bool>,
-    bell: Option<Bell>,
-    markdown: Option<bool>,
-}
-
-/// `sandbox =`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum SandboxChoice {
-    Off,
-    Auto,
-    Required,
-    Bubblewrap,
-}
-
-impl From<SandboxChoice> for Confinement {
-    fn from(choice: SandboxChoice) -> Self {
-        match choice {
-            SandboxChoice::Off => Self::Off,
-            SandboxChoice::Auto => Self::WherePossible,
-            SandboxChoice::Required => Self::Required,
-            SandboxChoice::Bubblewrap => Self::Bubblewrap,
-        }
-    }
-}
-
-/// `[providers.NAME]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProviderConfig {
-    api: String,
-    base_url: Option<String>,
-    key_env: Option<String>,
-    model: Option<String>,
-    headers: Option<BTreeMap<String, String>>,
-    extra_body: Option<toml::Table>,
-}
-
-/// A number, or a string such as `"200k"`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum Amount {
-    Number(u64),
-    Text(String),
-}
-
-impl Amount {
-    fn value(&self) -> Result<u64, String> {
-        match self {
-            Self::Number(n) => args::size(&n.to_string()),
-            Self::Text(text) => args::size(text),
-        }
-    }
-}
-
-impl FileConfig {
-    /// Reads a config file; a missing one is an empty one.
-    fn load(path: &Path) -> Result<Self, ConfigError> {
-        let problem = |problem: String| ConfigError::File { path: path.display().to_string(), problem };
-        let file = match std::fs::File::open(path) {
-            Ok(file) => file,
-            // A home that is no directory is the session's matter, which says what to do.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(Self::default());
-            }
-            Err(error) => return Err(problem(format!("cannot read it: {error}"))),
-        };
-        let is_file = file.metadata().map_err(|e| problem(e.to_string()))?.is_file();
-        if !is_file {
-            return Err(problem("it is no regular file".to_owned()));
-        }
-        let mut text = String::new();
-        file.take(MAX_FILE + 1)
-            .read_to_string(&mut text)
-            .map_err(|error| problem(format!("cannot read it: {error}")))?;
-        if text.len() as u64 > MAX_FILE {
-            return Err(problem("it is over 1 MiB, which no config file is".to_owned()));
-        }
-        let config: Self = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            problem(format!("line {line}: {}", error.message().replace('\n', " ")))
-        })?;
-        config.check_sizes().map_err(problem)?;
-        Ok(config)
-    }
-
-    /// Looks at the sizes while it is known which file and key they are of.
-    fn check_sizes(&self) -> Result<(), String> {
-        [
-            ("max_tokens", &self.max_tokens),
-            ("max_context", &self.max_context),
-            ("tool_result_max_bytes", &self.tool_result_max_bytes),
-        ]
-        .into_iter()
-        .filter_map(|(key, amount)| Some((key, amount.as_ref()?)))
-        .try_for_each(|(key, amount)| amount.value().map(drop).map_err(|error| format!("{key}: {error}")))
-    }
-
-    /// Keys that a project's file may not set: they could take a key or widen rights.
-    fn forbidden_in_project(&self) -> Vec<&'static str> {
-        [
-            ("base_url", self.base_url.is_some()),
-            ("api_key", self.api_key.is_some()),
-            ("headers", self.headers.is_some()),
-            ("extra_body", self.extra_body.is_some()),
-            ("parts", self.parts.is_some()),
-            ("providers", self.providers.is_some()),
-            ("provider", self.provider.is_some()),
-            ("trusted", self.trusted.is_some()),
-            ("sandbox", self.sandbox.is_some()),
-            ("ask_timeout", self.ask_timeout.is_some()),
-            ("keep_env", self.keep_env.is_some()),
-            ("mask", self.mask.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(name, set)| set.then_some(name))
-        .collect()
-    }
-
-    /// What only a trusted project's file may hold replaces the user's.
-    fn take_access(&mut self, project: &mut Self) {
-        fn take<T>(user: &mut Option<T>, project: &mut Option<T>) {
-            if project.is_some() {
-                *user = project.take();
-            }
-        }
-        take(&mut self.base_url, &mut project.base_url);
-        take(&mut self.api_key, &mut project.api_key);
-        take(&mut self.headers, &mut project.headers);
-        take(&mut self.extra_body, &mut project.extra_body);
-        take(&mut self.parts, &mut project.parts);
-        take(&mut self.providers, &mut project.providers);
-        take(&mut self.sandbox, &mut project.sandbox);
-        take(&mut self.ask_timeout, &mut project.ask_timeout);
-        take(&mut self.keep_env, &mut project.keep_env);
-    }
-}
-
 /// The first of the values that is there: flag, environment, project's file, user's file.
 fn first<T>(values: [Option<T>; 4]) -> Option<T> {
     values.into_iter().flatten().next()
@@ -408,7 +236,7 @@ impl Config {
         let base = base_of(env)?;
         let files = Files::load(&base, &cwd, home.as_deref())?;
         let mut warnings = Vec::new();
-        let limits = limits(args, &files)?;
+        let limits = limits(args, &files);
         let model = model_settings(args, env, &files, &base, &mut warnings)?;
         let mut hidden_env: Vec<String> = KEY_VARIABLES.iter().map(|name| (*name).to_owned()).collect();
         hidden_env.extend(files.user.providers.iter().flatten().filter_map(|(_, p)| p.key_env.clone()));
@@ -427,9 +255,7 @@ impl Config {
             (None, None, Some(mode), _) | (None, None, None, Some(mode)) => (parse_mode(mode)?, false),
             (None, None, None, None) => (Mode::default(), false),
         };
-        let ask = (args.ask || asks).then(|| {
-            Duration::from_secs(user.ask_timeout.filter(|seconds| *seconds > 0).unwrap_or(ASK_TIMEOUT))
-        });
+        let ask = (args.ask || asks).then(|| Duration::from_secs(user.ask_timeout.unwrap_or(ASK_TIMEOUT)));
         let confinement = match (args.require_sandbox, user.sandbox) {
             (true, Some(SandboxChoice::Bubblewrap)) => Confinement::Bubblewrap,
             (true, _) => Confinement::Required,
@@ -438,10 +264,7 @@ impl Config {
         let max_result = match text_of(env, "TOOL_RESULT_MAX_BYTES") {
             Some(text) => args::size(&text)
                 .map_err(|error| ConfigError::Value(format!("TOOL_RESULT_MAX_BYTES: {error}")))?,
-            None => match project.tool_result_max_bytes.as_ref().or(user.tool_result_max_bytes.as_ref()) {
-                Some(amount) => amount.value().map_err(ConfigError::Value)?,
-                None => 100_000,
-            },
+            None => project.tool_result_max_bytes.or(user.tool_result_max_bytes).unwrap_or(100_000),
         };
         let stream_json = args.print.then_some(OutputFormat::StreamJson);
         Ok(Self {
@@ -549,18 +372,8 @@ pub fn confinement(base: &Base, env: Env<'_>) -> Result<(Confinement, Mode), Con
     Ok((user.sandbox.map_or_else(Confinement::default, Confinement::from), mode))
 }
 
-fn limits(args: &AgentArgs, files: &Files) -> Result<Limits, ConfigError> {
+fn limits(args: &AgentArgs, files: &Files) -> Limits {
     let (project, user) = (&files.project, &files.user);
-    let context = match (args.max_context, project.max_context.as_ref().or(user.max_context.as_ref())) {
-        (Some(n), _) => n,
-        (None, Some(amount)) => amount.value().map_err(ConfigError::Value)?,
-        (None, None) => 200_000,
-    };
-    let count = |name: &str, value: Option<u64>, default: u64| match value {
-        Some(0) => Err(ConfigError::Value(format!("{name} is 0: give a whole number above 0"))),
-        Some(n) => Ok(n),
-        None => Ok(default),
-    };
     let turns = first([args.max_turns, None, project.max_turns, user.max_turns]);
     let sub_agents = first([args.max_sub_agents, None, project.max_sub_agents, user.max_sub_agents]);
     let budget = Budget {
@@ -568,15 +381,12 @@ fn limits(args: &AgentArgs, files: &Files) -> Result<Limits, ConfigError> {
         tokens: args.max_total_tokens,
         time: first([args.max_time, None, project.max_time, user.max_time]).map(Duration::from_secs),
     };
-    if let Some(cost) = budget.cost.filter(|cost| !(cost.is_finite() && *cost > 0.0)) {
-        return Err(ConfigError::Value(format!("max_cost is {cost}: give dollars above 0, such as 0.50")));
-    }
-    Ok(Limits {
-        turns: count("max_turns", turns, 1000)?,
-        context,
+    Limits {
+        turns: turns.unwrap_or(1000),
+        context: first([args.max_context, None, project.max_context, user.max_context]).unwrap_or(200_000),
         budget,
-        sub_agents: usize::try_from(count("max_sub_agents", sub_agents, 8)?).unwrap_or(usize::MAX),
-    })
+        sub_agents: usize::try_from(sub_agents.unwrap_or(8)).unwrap_or(usize::MAX),
+    }
 }
 
 fn lang(env: Env<'_>) -> String {
@@ -648,11 +458,7 @@ fn model_settings(
     if let Some(url) = &api.base_url {
         check_url(url)?;
     }
-    let max_tokens = match (args.max_tokens, project.max_tokens.as_ref().or(user.max_tokens.as_ref())) {
-        (Some(n), _) => n,
-        (None, Some(amount)) => amount.value().map_err(ConfigError::Value)?,
-        (None, None) => 16_384,
-    };
+    let max_tokens = first([args.max_tokens, None, project.max_tokens, user.max_tokens]).unwrap_or(16_384);
     let effort =
         first([args.effort.clone(), text_of(env, "EFFORT"), project.effort.clone(), user.effort.clone()]);
     let thinking = first([

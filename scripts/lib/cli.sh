@@ -190,12 +190,13 @@ need_size() { # <result-var> <text> [what]
     usage_error "${3:+$3: }'$2' is no size: $SIZE_HELP"
 }
 
+COUNT_HELP="give a whole number above 0"
+
+is_count() { [[ $1 =~ ^[0-9]{1,18}$ ]] && ((10#$1 > 0)); } # <text>
+
 need_count() { # <result-var> <text> <kind>   a whole number above 0
-  if [[ $2 =~ ^[0-9]{1,18}$ ]] && ((10#$2 > 0)); then
-    printf -v "$1" '%d' $((10#$2))
-  else
-    usage_error "'$2' is no $3: give a whole number above 0"
-  fi
+  is_count "$2" || usage_error "'$2' is no $3: $COUNT_HELP"
+  printf -v "$1" '%d' $((10#$2))
 }
 
 need_choice() { # <result-var> <what> <text> <word>…

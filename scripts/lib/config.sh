@@ -53,17 +53,16 @@ read_toml() { # <prefix> <file>
     done
     toml_member "$prefix" "$key" "$value"
     status=$?
-    [[ $value == [\"\']* ]] && value=${value:1:${#value}-2}
     case $status in
     1) config_error "$file" "line $number: '$key' has a value that is not understood" ;;
     2) config_error "$file" "line $number: unknown field \`$TOML_UNKNOWN\`" ;;
-    3) config_error "$file" "$key: '$value' is no size: $SIZE_HELP" ;;
+    3) config_error "$file" "$TOML_UNKNOWN: $TOML_WHY" ;;
     esac
   done <"$file"
 }
 
 # Keeps one member. An inline table is its members; what goes into a request's body is kept as JSON.
-toml_member() { # <prefix> <key> <raw value>   1: the value is none, 2: TOML_UNKNOWN is no key, 3: no size
+toml_member() { # <prefix> <key> <raw value>   1: the value is none, 2: TOML_UNKNOWN is no key, 3: TOML_UNKNOWN's is of another kind
   local prefix=$1 key=$2 value=$3 count=${1}_COUNT
   if [[ $key == extra_body.* || $key == providers.*.extra_body.* ]]; then
     TJ_REST=$value TJ_OUT=''
@@ -71,7 +70,7 @@ toml_member() { # <prefix> <key> <raw value>   1: the value is none, 2: TOML_UNK
     value=$TJ_OUT
   elif [[ $value == '{'* ]]; then
     TJ_REST=$value TJ_OUT=''
-    toml_table "$prefix" "$key" || return 1
+    toml_table "$prefix" "$key" || return $?
     toml_rest "$TJ_REST"
     return $?
   else
@@ -84,12 +83,55 @@ toml_member() { # <prefix> <key> <raw value>   1: the value is none, 2: TOML_UNK
   PROJECT) PROJECT_KEYS[count]=$key PROJECT_VALUES[count]=$value ;;
   esac
   printf -v "${prefix}_COUNT" '%d' $((count + 1))
-  TOML_UNKNOWN=$key
+  TOML_UNKNOWN=$key TOML_WHY=
   toml_known "$key" || return 2
-  case $key in
-  max_tokens | max_context | tool_result_max_bytes) parse_size count "$value" || return 3 ;;
-  max_turns | max_sub_agents | tool_timeout | stall_timeout | retry_base_ms | ask_timeout) is_number "$value" || return 1 ;;
+  toml_kind "$key" "$3" "$value" || return 3
+}
+
+# Whether a value is of the kind that its key takes; else TOML_WHY says why not (src/config/file.rs has the same).
+toml_kind() { # <key> <raw value> <value>
+  local raw=$2 value=$3 tk_number
+  case $raw in
+  '['*) value='a list' ;;
+  '{'*) value='a table' ;;
   esac
+  case $1 in
+  max_tokens | max_context | tool_result_max_bytes)
+    parse_size tk_number "$value" || TOML_WHY="'$value' is no size: $SIZE_HELP"
+    ;;
+  max_turns | max_sub_agents) is_count "$value" || TOML_WHY="'$value' is no count: $COUNT_HELP" ;;
+  max_time | tool_timeout | stall_timeout | ask_timeout)
+    is_count "$value" || TOML_WHY="'$value' is no number of seconds: $COUNT_HELP"
+    ;;
+  retry_base_ms) is_number "$value" || TOML_WHY="'$value' is no number of milliseconds: give a whole number" ;;
+  max_cost) parse_dollars tk_number "$value" || TOML_WHY="'$value' is no amount: $DOLLARS_HELP" ;;
+  mask | plain | markdown)
+    [[ $raw == "$value"* && ($value == true || $value == false) ]] ||
+      TOML_WHY="'$value' is no truth value: give true or false, without quotes"
+    ;;
+  output_format) toml_word "$raw" "$value" human stream-json text json ;;
+  sandbox) toml_word "$raw" "$value" off auto required bubblewrap ;;
+  bell) toml_word "$raw" "$value" bell osc9 osc777 off ;;
+  skills | trusted | keep_env)
+    [[ $raw == '['* ]] || TOML_WHY="'$value' is no list of texts: give one such as [\"a\", \"b\"]"
+    ;;
+  extra_body.* | providers.*.extra_body.*) ;;
+  *)
+    [[ $1 == api_key ]] && value='***'
+    [[ $raw == [\"\']* ]] || TOML_WHY="'$value' is no text: put it in quotes"
+    ;;
+  esac
+  [[ -z $TOML_WHY ]]
+}
+
+toml_word() { # <raw value> <value> <word>…
+  local raw=$1 value=$2 word all=''
+  shift 2
+  for word; do
+    [[ $raw == [\"\']* && $word == "$value" ]] && return 0
+    all=$all${all:+, }$word
+  done
+  TOML_WHY="'$value' is not known: give one of $all, in quotes"
 }
 
 # Only a comment may follow a value.

@@ -5,18 +5,23 @@
 
 CHILDREN_TAKEN=0 MAX_TIME='' DEADLINE_FROM=0
 
-need_dollars() { # <result-var> <text>   an amount above 0
-  local nd_text=${2#\$}
-  if [[ $nd_text =~ ^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$ ]]; then
-    nd_text=$(LC_ALL=C awk -v n="$nd_text" 'BEGIN {
+DOLLARS_HELP="give dollars above 0, such as 0.50"
+
+need_dollars() { # <result-var> <text>
+  parse_dollars "$1" "$2" || usage_error "'$2' is no amount: $DOLLARS_HELP"
+}
+
+parse_dollars() { # <result-var> <text>   an amount above 0; fails for anything else
+  local pd_text=${2#\$}
+  if [[ $pd_text =~ ^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$ ]]; then
+    pd_text=$(LC_ALL=C awk -v n="$pd_text" 'BEGIN {
       if (n + 0 <= 0 || n + 0 > 1e300) exit
       for (d = 0; d <= 17; d++) { s = sprintf("%." d "f", n); if (s + 0 == n + 0) break }
       print s }')
   else
-    nd_text=
+    pd_text=
   fi
-  [[ -n $nd_text ]] || usage_error "'$2' is no amount: give dollars above 0, such as 0.50"
-  printf -v "$1" '%s' "$nd_text"
+  [[ -n $pd_text ]] && printf -v "$1" '%s' "$pd_text"
 }
 
 resolve_budget() {
