@@ -79,16 +79,16 @@ function json_clean(s,   p, n, k, i, c, size) {
     size = length(s)
     k = 0
     for (i = 1; i <= size; i += n) {
-        c = substr(s, i, JSON_CHUNK)
+        c = json_whole_chars(substr(s, i, JSON_CHUNK), i + JSON_CHUNK > size)
         n = length(c)
-        # A character is not cut by a chunk's end.
-        if (i + n <= size && match(c, /[\300-\377][\200-\277]?[\200-\277]?$/)) {
-            n = RSTART - 1
-            c = substr(c, 1, n)
-        }
         p[++k] = json_utf8_ok(c) ? c : json_mend_chunk(c)
     }
     return join_pieces(p, 1, k)
+}
+
+# A chunk without the beginning of a character that goes on in the next one.
+function json_whole_chars(c, is_last) {
+    return !is_last && match(c, /[\300-\377][\200-\277]?[\200-\277]?$/) ? substr(c, 1, RSTART - 1) : c
 }
 
 # Valid when nothing but ASCII is left once all well-formed characters are taken out.
@@ -327,12 +327,8 @@ function json_valid(s) {
 function json_utf8_valid(s,   i, n, c, size) {
     size = length(s)
     for (i = 1; i <= size; i += n) {
-        c = substr(s, i, JSON_CHUNK)
+        c = json_whole_chars(substr(s, i, JSON_CHUNK), i + JSON_CHUNK > size)
         n = length(c)
-        if (i + n <= size && match(c, /[\300-\377][\200-\277]?[\200-\277]?$/)) {
-            n = RSTART - 1
-            c = substr(c, 1, n)
-        }
         if (!json_utf8_ok(c)) return 0
     }
     return 1
