@@ -188,12 +188,7 @@ pub fn store_new(dir: &SessionDir, text: &[u8]) -> Result<String, StorageError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn session() -> (tempfile::TempDir, SessionDir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = SessionDir::new(temp.path().to_path_buf());
-        (temp, dir)
-    }
+    use crate::session::testing::session;
 
     #[test]
     fn the_last_thousand_ids_are_remembered() {

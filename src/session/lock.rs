@@ -111,12 +111,7 @@ impl StateLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn session() -> (tempfile::TempDir, SessionDir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = SessionDir::new(temp.path().to_path_buf());
-        (temp, dir)
-    }
+    use crate::session::testing::session;
 
     #[test]
     fn the_second_owner_is_refused_with_the_first_ones_pid() {

@@ -20,6 +20,8 @@ pub mod notify;
 pub mod paths;
 pub mod plan;
 pub mod stats;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod time;
 pub mod window;
 

@@ -290,13 +290,8 @@ fn push_labelled(lines: &mut Vec<String>, label: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::testing::session;
     use crate::wire::message::{AgentResult, Usage};
-
-    fn session() -> (tempfile::TempDir, SessionDir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = SessionDir::new(temp.path().to_path_buf());
-        (temp, dir)
-    }
 
     fn frame(text: &str) -> Vec<u8> {
         let mut out = Vec::new();

@@ -368,13 +368,8 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::testing::session;
     use proptest::prelude::*;
-
-    fn session() -> (tempfile::TempDir, SessionDir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = SessionDir::new(temp.path().to_path_buf());
-        (temp, dir)
-    }
 
     #[test]
     fn the_file_has_the_contracts_form() {
