@@ -109,7 +109,7 @@ install-scripts:
 	install -d $(TO)/bin $(SHARE)/scripts/lib $(SHARE)/awk $(SHARE)/src/assets/prompt
 	install -m 755 scripts/agent.sh $(SHARE)/scripts/
 	install -m 644 scripts/lib/* $(SHARE)/scripts/lib/
-	chmod 755 $(SHARE)/scripts/lib/wire.sh $(SHARE)/scripts/lib/notify.sh $(SHARE)/scripts/lib/display.sh
+	chmod 755 $(SHARE)/scripts/lib/classify.sh $(SHARE)/scripts/lib/wire.sh $(SHARE)/scripts/lib/notify.sh $(SHARE)/scripts/lib/display.sh
 	install -m 644 awk/*.awk $(SHARE)/awk/
 	install -m 644 src/assets/*.* $(SHARE)/src/assets/
 	install -m 644 src/assets/prompt/*.md $(SHARE)/src/assets/prompt/

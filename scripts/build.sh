@@ -57,7 +57,7 @@ unpack_files() { # <directory>
 END
   embed awk "$ROOT"/awk/*.awk
   embed lib "$ROOT"/scripts/lib/*.awk
-  embed assets "$ROOT"/src/assets/{tools.json,models.json,languages.tsv,demo.ndjson}
+  embed assets "$ROOT"/src/assets/{tools.json,models.json,languages.tsv,programs.tsv,demo.ndjson}
   embed assets/prompt "$ROOT"/src/assets/prompt/*.md
   cat <<'END'
   AWK_DIR=${AWK_DIR:-$1/awk}

@@ -1,4 +1,4 @@
-# policy.sh - the permission mode (CONTRACT §12): where a path leads, what it needs, what a command needs.
+# policy.sh - the permission mode (CONTRACT §12): where a path leads, and what it needs.
 #
 # Globals it sets: REAL_HOME, REAL_BASE, REAL_S, REAL_RUN (resolved places), REAL (the path judged last).
 
@@ -51,7 +51,7 @@ setup_places() {
   for part in "${SENSITIVE_IN_HOME[@]}"; do
     [[ -L $REAL_HOME/$part ]] && resolve_path place "$REAL_HOME/$part" && LINKED_SECRETS[${#LINKED_SECRETS[@]}]=$place
   done
-  resolve_path TOOL_TMP "$TOOL_TMP"
+  [[ -z $TOOL_TMP ]] || resolve_path TOOL_TMP "$TOOL_TMP"
 }
 
 is_below() { # <path> <directory>
@@ -99,7 +99,7 @@ scope_of() { # <result-var> <resolved path>   0 system, 1 external, 3 workspace:
     so_scope=3
   elif is_own "$2" || is_sensitive "$2"; then
     so_scope=0
-  elif is_below "$2" "$TOOL_TMP"; then
+  elif [[ -n $TOOL_TMP ]] && is_below "$2" "$TOOL_TMP"; then
     so_scope=3
   else
     is_below "$2" "$CWD" && so_scope=3
@@ -119,8 +119,14 @@ scope_of() { # <result-var> <resolved path>   0 system, 1 external, 3 workspace:
   printf -v "$1" '%d' "$so_scope"
 }
 
+refusal() { # <result-var> <required digits>
+  printf -v "$1" '%s' "command blocked by bash safety policy (required=$2 allowed=$MODE_DIGITS; mode=system/external/network/workspace bits=4:read,2:write,1:execute)"
+}
+
 refuse() { # <required digits>
-  fail "command blocked by bash safety policy (required=$1 allowed=$MODE_DIGITS; mode=system/external/network/workspace bits=4:read,2:write,1:execute)"
+  local text
+  refusal text "$1"
+  fail "$text"
   R_REFUSED=$1
 }
 
@@ -153,44 +159,4 @@ judge_path() { # <path> <4 read | 2 write>
     return 1
   fi
   return 0
-}
-
-# ---- Commands
-
-# Fails, with a result, when the mode does not allow the command, as far as that can be told before it runs.
-judge_command() { # <command>
-  local required
-  command_needs required "$1"
-  # What nothing confines can do anything in the workspace: so it needs all of its bits.
-  if ((${required:3:1} & 1)) && ! is_confined; then required=${required:0:3}7; fi
-  mode_allows "$required" && return 0
-  refuse "$required"
-  return 1
-}
-
-# The mode a command needs: by the binary's judgement where it is there. NEEDS_WHY: what of it the mode does not give.
-command_needs() { # <result-var> <command>
-  local cn_mode='' cn_lines='' cn_line
-  NEEDS_WHY=
-  if [[ -n ${CORE:-} ]]; then
-    cn_lines=$(printf '%s' "$2" |
-      "$CORE" core classify --session-dir "$S" --tmp "$TOOL_TMP" --private "$RUN" - 2>/dev/null)
-  fi
-  while IFS= read -r cn_line; do
-    if [[ $cn_line == *$'\t'* ]]; then
-      mode_allows "${cn_line%%$'\t'*}" || NEEDS_WHY=$NEEDS_WHY${NEEDS_WHY:+; }${cn_line#*$'\t'}
-    else
-      cn_mode=$cn_line
-    fi
-  done <<<"$cn_lines"
-  # What nobody judged is code: all that can be said is that it runs.
-  [[ $cn_mode == [0-7][0-7][0-7][0-7] ]] || cn_mode=0001
-  printf -v "$1" '%s' "$cn_mode"
-}
-
-mode_allows() { # <four digits>
-  local i
-  for i in 0 1 2 3; do
-    (((${1:i:1} & ~${MODE_DIGITS:i:1}) == 0)) || return 1
-  done
 }

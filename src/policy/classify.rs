@@ -61,7 +61,13 @@ pub struct View<'a> {
 /// Judges a command as `bash -c` would run it in the working directory.
 #[must_use]
 pub fn classify(command: &str, view: &View<'_>) -> Verdict {
-    let mut judge = Judge { view: *view, verdict: Verdict::default(), nesting: 0, part: String::new() };
+    let mut judge = Judge {
+        view: *view,
+        verdict: Verdict::default(),
+        nesting: 0,
+        part: String::new(),
+        behind: HashMap::new(),
+    };
     let mut state = State { cwd: Some(view.places.cwd.clone()), ..State::default() };
     judge.command_text(command, &mut state);
     judge.verdict
@@ -86,6 +92,8 @@ struct Judge<'a> {
     nesting: u32,
     /// The part of the command that is being looked at, for the reasons.
     part: String,
+    /// Words that stand behind the redirections of a command, which is named by its node: `rm >f x`.
+    behind: HashMap<usize, Vec<Word>>,
 }
 
 impl Judge<'_> {
@@ -177,9 +185,12 @@ impl Judge<'_> {
                 inside.variables.clear();
                 self.children(node, text, &mut inside, depth);
             }
-            "variable_assignment" => self.assignment(node, text, state, depth),
+            "variable_assignment" => {
+                self.part = excerpt(node.byte_range(), text);
+                self.assignment(node, text, state, depth);
+            }
             "declaration_command" | "unset_command" => self.declaration(node, text, state, depth),
-            "command" => self.command(node, text, state, Vec::new(), depth),
+            "command" => self.command(node, text, state, depth),
             "redirected_statement" => self.redirected(node, text, state, depth),
             "file_redirect" => self.redirect(node, text, state, depth),
             _ => self.children(node, text, state, depth),
@@ -249,34 +260,65 @@ impl Judge<'_> {
     }
 
     fn declaration(&mut self, node: Node<'_>, text: &str, state: &mut State, depth: u32) {
-        self.part = excerpt(node, text);
+        self.part = excerpt(node.byte_range(), text);
         self.children(node, text, state, depth);
-        for child in children(node).filter(|child| child.kind() == "variable_name") {
-            let name = text[child.byte_range()].to_owned();
-            if node.kind() == "unset_command" {
-                state.variables.insert(name.clone(), Some(String::new()));
-                state.functions.remove(&name);
+        let is_unset = node.kind() == "unset_command";
+        for child in children(node) {
+            let words = match child.kind() {
+                "variable_name" => vec![Word::known(&text[child.byte_range()])],
+                kind if is_word(kind) => words::expand(child, text, state, self.view.places),
+                _ => continue,
+            };
+            for word in words {
+                if is_unset {
+                    state.functions.remove(&word.text);
+                    state.variables.insert(word.text, Some(String::new()));
+                } else if let Some((name, _)) = word.text.split_once('=') {
+                    // `export "PATH=."`
+                    let name = name.split(['[', '+']).next().unwrap_or_default();
+                    self.dangerous_variable(name);
+                    state.variables.insert(name.to_owned(), None);
+                }
             }
         }
     }
 
-    /// The command of a redirected statement, with the words that stand behind a here-document.
+    /// A redirected statement. What stands behind its redirections belongs to the command before them.
     fn redirected(&mut self, node: Node<'_>, text: &str, state: &mut State, depth: u32) {
-        for child in children(node) {
-            if child.kind() == "command" {
-                let heredocs = children(node).filter(|child| child.kind() == "heredoc_redirect");
-                let words = heredocs.flat_map(children).filter(|child| is_word(child.kind()));
-                let words: Vec<Word> =
-                    words.flat_map(|word| words::expand(word, text, state, self.view.places)).collect();
-                self.command(child, text, state, words, depth + 1);
-            } else {
-                self.walk(child, text, state, depth + 1);
+        let behind = self.words_behind(node, text, state, 0);
+        if !behind.is_empty() {
+            match node.child_by_field_name("body").and_then(last_command) {
+                Some(command) => drop(self.behind.insert(command.id(), behind)),
+                None => self.unknown("words behind a redirection"),
             }
         }
+        self.children(node, text, state, depth);
+    }
+
+    /// The words that stand behind here-documents and the targets of redirections.
+    fn words_behind(&self, node: Node<'_>, text: &str, state: &State, depth: u32) -> Vec<Word> {
+        let mut words = Vec::new();
+        if depth > MAX_DEPTH {
+            return words;
+        }
+        for redirect in children(node) {
+            let skipped = match redirect.kind() {
+                "heredoc_redirect" => {
+                    words.extend(self.words_behind(redirect, text, state, depth + 1));
+                    0
+                }
+                "file_redirect" => 1,
+                _ => continue,
+            };
+            let more = children(redirect).filter(|child| is_word(child.kind())).skip(skipped);
+            words.extend(more.flat_map(|word| words::expand(word, text, state, self.view.places)));
+        }
+        words
     }
 
     /// One simple command: assignments before it, its words, its redirections, what is substituted inside.
-    fn command(&mut self, node: Node<'_>, text: &str, state: &mut State, more: Vec<Word>, depth: u32) {
+    fn command(&mut self, node: Node<'_>, text: &str, state: &mut State, depth: u32) {
+        let behind = self.behind.remove(&node.id());
         let mut words = Vec::new();
         for child in children(node) {
             match child.kind() {
@@ -284,7 +326,7 @@ impl Judge<'_> {
                     self.walk(child, text, state, depth + 1);
                 }
                 "variable_assignment" => {
-                    self.part = excerpt(node, text);
+                    self.part = excerpt(node.byte_range(), text);
                     self.assignment(child, text, &mut state.clone(), depth);
                 }
                 _ => {
@@ -296,8 +338,8 @@ impl Judge<'_> {
                 }
             }
         }
-        words.extend(more);
-        self.part = excerpt(node, text);
+        words.extend(behind.into_iter().flatten());
+        self.part = excerpt(node.byte_range(), text);
         programs::judge(self, &words, state);
     }
 
@@ -306,7 +348,7 @@ impl Judge<'_> {
         let Some(destination) = node.child_by_field_name("destination") else { return };
         let operator = text[node.start_byte()..destination.start_byte()].chars();
         let operator: String = operator.filter(|c| matches!(c, '<' | '>' | '&' | '|')).collect();
-        self.part = excerpt(node, text);
+        self.part = excerpt(node.start_byte()..destination.end_byte(), text);
         for word in words::expand(destination, text, state, self.view.places) {
             let is_descriptor = word.known && word.text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
             if matches!(operator.as_str(), ">&" | "<&") && is_descriptor {
@@ -417,6 +459,15 @@ fn children<'t>(node: Node<'t>) -> impl Iterator<Item = Node<'t>> + 't {
     (0..u32::try_from(node.child_count()).unwrap_or(u32::MAX)).filter_map(move |index| node.child(index))
 }
 
+/// The command that the redirections behind a statement belong to.
+fn last_command(statement: Node<'_>) -> Option<Node<'_>> {
+    let mut node = statement;
+    while matches!(node.kind(), "pipeline" | "list" | "negated_command") {
+        node = node.named_child(u32::try_from(node.named_child_count()).ok()?.checked_sub(1)?)?;
+    }
+    Some(node).filter(|node| node.kind() == "command")
+}
+
 fn is_word(kind: &str) -> bool {
     matches!(
         kind,
@@ -428,12 +479,16 @@ fn is_word(kind: &str) -> bool {
             | "number"
             | "simple_expansion"
             | "expansion"
+            | "command_substitution"
+            | "process_substitution"
+            | "arithmetic_expansion"
+            | "brace_expression"
     )
 }
 
 /// The beginning of a part, on one line.
-fn excerpt(node: Node<'_>, text: &str) -> String {
-    let part = text[node.byte_range()].split_whitespace().collect::<Vec<_>>().join(" ");
+fn excerpt(range: std::ops::Range<usize>, text: &str) -> String {
+    let part = text[range].split_whitespace().collect::<Vec<_>>().join(" ");
     match part.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &part[..end]),
         None => part,

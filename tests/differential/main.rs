@@ -2,6 +2,7 @@
 //! recorded or generated, gives the same bytes and the same exit code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test")]
 
+mod commands;
 mod data;
 mod files;
 mod matrix;

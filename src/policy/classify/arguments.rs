@@ -7,10 +7,41 @@ pub(super) fn listed(names: &str, name: &str) -> bool {
     names.split_ascii_whitespace().any(|listed| listed == name)
 }
 
-/// The option letters that stand behind a name in a list.
-pub(super) fn described(names: &'static str, name: &str) -> Option<&'static str> {
-    let entries = names.split_ascii_whitespace().map(|entry| entry.split_once(':').unwrap_or((entry, "")));
-    entries.filter(|(listed, _)| *listed == name).map(|(_, letters)| letters).next()
+/// The table that awk/classify.awk reads too.
+const TABLE: &str = include_str!("../../assets/programs.tsv");
+
+/// A program's line of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Which rule it follows.
+    pub(super) kind: &'static str,
+    /// The letters of its options that take a value.
+    pub(super) short: &'static str,
+    /// The names of its long ones that do.
+    pub(super) long: &'static str,
+}
+
+/// What the table says about a program.
+pub(super) fn program(name: &str) -> Option<Entry> {
+    entries(name).find(|entry| !entry.kind.starts_with("git-"))
+}
+
+/// What it says about a command of git.
+pub(super) fn git_command(name: &str) -> Option<Entry> {
+    entries(name).find(|entry| entry.kind.starts_with("git-"))
+}
+
+fn entries(name: &str) -> impl Iterator<Item = Entry> {
+    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(move |line| {
+        let mut fields = line.split('\t');
+        let (kind, names) = (fields.next()?, fields.next()?);
+        let short = fields.next().unwrap_or_default();
+        let own = names.split_ascii_whitespace().find_map(|listed| match listed.strip_prefix(name)? {
+            "" => Some(short),
+            letters => letters.strip_prefix(':'),
+        })?;
+        Some(Entry { kind, short: own, long: fields.next().unwrap_or_default() })
+    })
 }
 
 /// The arguments, taken apart.

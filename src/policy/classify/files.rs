@@ -1,13 +1,12 @@
 //! Programs that work on files, with rules of their own.
 
-use super::arguments::parse;
+use super::arguments::{Entry, Parsed, parse};
 use super::programs::Program;
 use super::words::Word;
 use super::{Access, scripts};
 
 impl Program<'_, '_, '_> {
-    pub(super) fn copies(&mut self, name: &str) {
-        let parsed = parse(self.arguments, "tSmog", "target-directory suffix mode owner group");
+    pub(super) fn copies(&mut self, name: &str, parsed: &Parsed) {
         let mut operands = parsed.operands.clone();
         if name == "install" && parsed.has("d directory") {
             return self.write_all(&operands);
@@ -41,12 +40,7 @@ impl Program<'_, '_, '_> {
         }
     }
 
-    pub(super) fn grep(&mut self, name: &str) {
-        let parsed = parse(
-            self.arguments,
-            "efABCmdDgtTjM",
-            "regexp file include exclude exclude-dir glob type max-count color context",
-        );
+    pub(super) fn grep(&mut self, name: &str, parsed: &Parsed) {
         for file in parsed.values("f file") {
             self.judge.path(&file, Access::Read, self.state);
         }
@@ -62,9 +56,8 @@ impl Program<'_, '_, '_> {
         }
     }
 
-    pub(super) fn sed(&mut self) {
-        // -i takes its suffix in the same word only.
-        let parsed = parse(self.arguments, "efl", "expression file line-length");
+    /// (-i takes its suffix in the same word only.)
+    pub(super) fn sed(&mut self, parsed: &Parsed) {
         let mut scripts: Vec<Word> = parsed.values("e expression");
         let from_file = parsed.has("f file");
         let mut operands = parsed.operands.clone();
@@ -97,8 +90,7 @@ impl Program<'_, '_, '_> {
         }
     }
 
-    pub(super) fn awk(&mut self) {
-        let parsed = parse(self.arguments, "Ffvi", "file field-separator assign include");
+    pub(super) fn awk(&mut self, parsed: &Parsed) {
         let mut operands = &parsed.operands[..];
         if parsed.has("f file i include E exec l load") {
             self.judge.executes("runs a script", self.state);
@@ -112,16 +104,12 @@ impl Program<'_, '_, '_> {
         self.read_all(&files);
     }
 
-    pub(super) fn find(&mut self, name: &str) {
+    pub(super) fn find(&mut self, kind: &str, parsed: &Parsed) {
         let is_expression = |word: &Word| word.text.starts_with(['-', '(', '!', ')']);
-        let mut starts: Vec<Word> = match name {
+        let mut starts: Vec<Word> = match kind {
             "find" => self.arguments.iter().take_while(|word| !is_expression(word)).cloned().collect(),
             // The first operand is the pattern.
-            _ => parse(self.arguments, "tedExXjc", "exec type extension")
-                .operands
-                .into_iter()
-                .skip(1)
-                .collect(),
+            _ => parsed.operands.iter().skip(1).cloned().collect(),
         };
         if starts.is_empty() {
             starts.push(Word::known("."));
@@ -163,15 +151,14 @@ impl Program<'_, '_, '_> {
         }
     }
 
-    pub(super) fn tar(&mut self) {
+    pub(super) fn tar(&mut self, entry: &Entry) {
         // The first word may be options without a dash.
         let mut arguments = self.arguments.to_vec();
         if let Some(first) = arguments.first_mut().filter(|word| !word.text.starts_with('-')) {
             first.text.insert(0, '-');
         }
         // A value follows its bundle: `-czf FILE`, `cfC FILE DIR` is too rare.
-        let parsed =
-            parse(&arguments, "fCTXbHIgLVNK", "file directory exclude transform files-from strip-components");
+        let parsed = parse(&arguments, entry.short, entry.long);
         let archive: Vec<Word> = parsed.values("f file");
         let runs =
             "I use-compress-program to-command checkpoint-action rsh-command info-script F new-volume-script";
@@ -196,6 +183,36 @@ impl Program<'_, '_, '_> {
             self.write_all(&archive);
             self.read_all(&dirs);
             self.read_all(&parsed.operands);
+        }
+    }
+
+    pub(super) fn sort(&mut self, parsed: &Parsed) {
+        self.read_all(&parsed.operands);
+        for output in parsed.values("o output") {
+            self.judge.path(&output, Access::Write, self.state);
+        }
+        if parsed.has("compress-program") {
+            self.judge.executes("runs another program", self.state);
+        }
+    }
+
+    pub(super) fn split(&mut self, parsed: &Parsed) {
+        self.read_all(parsed.operands.get(..1).unwrap_or_default());
+        self.here(Access::Write);
+        self.write_all(parsed.operands.get(1..).unwrap_or_default());
+        if parsed.has("filter") {
+            self.judge.executes("runs another program", self.state);
+        }
+    }
+
+    pub(super) fn unzip(&mut self, parsed: &Parsed) {
+        self.read_all(parsed.operands.get(..1).unwrap_or_default());
+        if parsed.has("l p t v z") {
+            return;
+        }
+        match parsed.values("d").first() {
+            Some(dir) => self.judge.path(dir, Access::Write, self.state),
+            None => self.here(Access::Write),
         }
     }
 }

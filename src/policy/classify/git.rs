@@ -1,7 +1,7 @@
 //! git and its commands.
 
 use super::Access;
-use super::arguments::{listed, parse};
+use super::arguments::{Parsed, git_command, listed, parse};
 use super::programs::Program;
 use super::words::Word;
 
@@ -48,12 +48,9 @@ impl Program<'_, '_, '_> {
             };
             self.arguments.iter().all(|word| word.known && lists(&word.text))
         };
-        match command {
-            "status" | "log" | "diff" | "show" | "blame" | "grep" | "ls-files" | "ls-tree" | "rev-parse"
-            | "rev-list" | "describe" | "cat-file" | "shortlog" | "reflog" | "for-each-ref" | "name-rev"
-            | "merge-base" | "whatchanged" | "count-objects" | "fsck" | "var" | "annotate" | "cherry"
-            | "show-ref" | "show-branch" | "check-ignore" | "diff-tree" | "diff-index" | "diff-files"
-            | "range-diff" | "version" | "help" => {
+        let entry = git_command(command);
+        match entry.as_ref().map_or("", |entry| entry.kind) {
+            "git-reads" => {
                 self.here(Access::Read);
                 let outputs = self.arguments.iter().filter(|word| word.text.starts_with("--output="));
                 self.write_all(&outputs.map(|word| word.from(9)).collect::<Vec<_>>());
@@ -68,18 +65,26 @@ impl Program<'_, '_, '_> {
                     self.judge.executes("runs another program", self.state);
                 }
             }
-            "branch" if lists("-a -r -v -vv --list -l --show-current --all") => self.here(Access::Read),
-            "tag" if lists("-l --list -n") => self.here(Access::Read),
-            "remote" if lists("-v show get-url") => self.here(Access::Read),
-            "stash" if lists("list show -p") && !self.arguments.is_empty() => self.here(Access::Read),
-            "config"
+            "git-lists" => {
+                let flags = match command {
+                    "branch" => "-a -r -v -vv --list -l --show-current --all",
+                    "tag" => "-l --list -n",
+                    "remote" => "-v show get-url",
+                    _ => "list show -p",
+                };
+                self.here(Access::Read);
+                if !lists(flags) || (command == "stash" && self.arguments.is_empty()) {
+                    self.here(Access::Write);
+                }
+            }
+            "git-config"
                 if self.arguments.iter().any(|word| {
                     matches!(word.text.as_str(), "-l" | "--list" | "--get" | "--get-all" | "get" | "list")
                 }) =>
             {
                 self.here(Access::Read);
             }
-            "config" => {
+            "git-config" => {
                 if self.arguments.iter().any(|word| word.text == "--global") {
                     self.write_all(&[self.home_file(".gitconfig")]);
                 } else if self.arguments.iter().any(|word| word.text == "--system") {
@@ -89,44 +94,40 @@ impl Program<'_, '_, '_> {
                     self.judge.executes("settings decide what git runs", self.state);
                 }
             }
-            "clone" => self.git_clone(),
-            "fetch" | "pull" | "ls-remote" | "submodule" => {
+            "git-clone" => self.git_clone(),
+            kind @ ("git-fetches" | "git-submodule") => {
                 self.judge.network(Access::Read, "fetches");
                 self.here(Access::Write);
-                if command == "submodule" {
+                if kind == "git-submodule" {
                     self.judge.executes("runs commands", self.state);
                 }
             }
-            "push" | "send-email" | "request-pull" => {
+            "git-sends" => {
                 self.judge.network(Access::Read, "sends");
                 self.judge.network(Access::Write, "sends");
                 self.here(Access::Read);
             }
-            "init" => {
-                let parsed = parse(self.arguments, "b", "initial-branch template");
+            "git-init" => {
+                let parsed = self.git_parsed(command);
                 if parsed.operands.is_empty() {
                     self.here(Access::Write);
                 }
                 self.write_all(&parsed.operands);
             }
-            "add" | "commit" | "checkout" | "switch" | "restore" | "reset" | "merge" | "cherry-pick"
-            | "revert" | "stash" | "tag" | "branch" | "mv" | "rm" | "clean" | "apply" | "am" | "gc"
-            | "prune" | "notes" | "sparse-checkout" | "update-index" | "update-ref" | "remote" | "repack"
-            | "pack-refs" | "symbolic-ref" | "write-tree" | "commit-tree" | "read-tree" | "hash-object"
-            | "replace" | "rerere" => {
+            "git-writes" => {
                 self.here(Access::Read);
                 self.here(Access::Write);
             }
-            "worktree" | "archive" | "bundle" | "format-patch" => {
+            kind @ ("git-exports" | "git-places") => {
                 self.here(Access::Read);
                 self.here(Access::Write);
-                let parsed = parse(self.arguments, "obB", "output prefix format output-directory");
+                let parsed = self.git_parsed(command);
                 self.write_all(&parsed.values("o output output-directory"));
-                if matches!(command, "worktree" | "bundle") {
+                if kind == "git-places" {
                     self.write_all(parsed.operands.get(1..2).unwrap_or_default());
                 }
             }
-            "rebase"
+            "git-rebase"
                 if !self.arguments.iter().any(|word| {
                     word.text.starts_with("-x") || word.text.starts_with("--exec") || !word.known
                 }) =>
@@ -137,6 +138,11 @@ impl Program<'_, '_, '_> {
         }
     }
 
+    fn git_parsed(&self, command: &str) -> Parsed {
+        let (short, long) = git_command(command).map_or(("", ""), |entry| (entry.short, entry.long));
+        parse(self.arguments, short, long)
+    }
+
     pub(super) fn home_file(&self, name: &str) -> Word {
         match &self.judge.view.places.home {
             Some(home) => Word::known(&home.join(name).to_string_lossy()),
@@ -145,7 +151,7 @@ impl Program<'_, '_, '_> {
     }
 
     pub(super) fn git_clone(&mut self) {
-        let parsed = parse(self.arguments, "bocj", "branch depth origin config template reference");
+        let parsed = self.git_parsed("clone");
         if parsed.has("c config u upload-pack template") {
             self.judge.executes("settings decide what git runs", self.state);
         }

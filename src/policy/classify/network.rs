@@ -1,17 +1,12 @@
 //! Programs that fetch and send, and those that fetch before they build.
 
 use super::Access;
-use super::arguments::parse;
+use super::arguments::Parsed;
 use super::programs::Program;
 use super::words::Word;
 
 impl Program<'_, '_, '_> {
-    pub(super) fn curl(&mut self) {
-        let parsed = parse(
-            self.arguments,
-            "oXdFTHuAebKxmwEyYzrPUQtCD",
-            "output request data data-raw data-binary data-urlencode form upload-file header user config json cookie cookie-jar max-time connect-timeout retry write-out url output-dir cacert proxy",
-        );
+    pub(super) fn curl(&mut self, parsed: &Parsed) {
         let urls = parsed.operands.iter().cloned().chain(parsed.values("url"));
         let mut network = false;
         for url in urls {
@@ -45,12 +40,7 @@ impl Program<'_, '_, '_> {
         }
     }
 
-    pub(super) fn wget(&mut self) {
-        let parsed = parse(
-            self.arguments,
-            "OoaPiUtTQ",
-            "output-document directory-prefix post-data post-file header method",
-        );
+    pub(super) fn wget(&mut self, parsed: &Parsed) {
         self.judge.network(Access::Read, "fetches");
         if parsed.has("post-data post-file method body-data body-file") {
             self.judge.network(Access::Write, "sends");
@@ -62,13 +52,12 @@ impl Program<'_, '_, '_> {
         }
     }
 
-    pub(super) fn rsync(&mut self) {
-        let parsed = parse(self.arguments, "ef", "rsh exclude include files-from");
+    pub(super) fn rsync(&mut self, parsed: &Parsed) {
         if parsed.has("e rsh") {
             self.judge.executes("runs another program", self.state);
         }
         let (remote, local): (Vec<Word>, Vec<Word>) =
-            parsed.operands.into_iter().partition(|word| word.text.contains(':'));
+            parsed.operands.iter().cloned().partition(|word| word.text.contains(':'));
         if !remote.is_empty() {
             self.judge.network(Access::Read, "uses the network");
             self.judge.network(Access::Write, "uses the network");
@@ -92,7 +81,7 @@ impl Program<'_, '_, '_> {
         self.judge.network(Access::Read, "fetches");
     }
 
-    pub(super) fn builder(&mut self) {
+    pub(super) fn builds(&mut self) {
         let fetches = [
             "install", "i", "ci", "add", "update", "upgrade", "fetch", "get", "download", "search", "view",
             "audit", "sync", "login", "require",

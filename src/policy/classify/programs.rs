@@ -1,49 +1,18 @@
 //! What known programs do with their arguments.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::arguments::{described, listed, parse};
+use super::arguments::{Entry, Parsed, parse, program};
 use super::words::Word;
 use super::{Access, Judge, State, is_runtime};
 
-/// Do nothing to files by themselves.
-const HARMLESS: &str = "\
-    echo true false : test [ pwd type which whereis hash help jobs wait bg fg disown \
-    umask ulimit set shopt shift return exit break continue let times local cal sleep seq yes basename \
-    dirname realpath readlink expr bc dc factor numfmt uname whoami id groups hostname uptime nproc arch \
-    tty printenv locale getconf tput clear reset ps pgrep pstree top free w who users man info apropos \
-    whatis lscpu lsblk lsusb lspci ss netstat getent logname date mktemp caller dirs compgen complete \
-    bind stty sync tr logger lsmod unset suspend vmstat iostat mesg ldconfig";
-
-/// Read every operand. A letter after the name's colon is an option that takes a value.
-const READERS: &str = "\
-    cat head:nc tail:nc less more wc nl:bdfhilnsvw tac:s rev cut:bcdf paste:d join:12aeijtov comm fold:w \
-    fmt:wp pr expand:t unexpand:t column:sotcN od:AjNStw xxd:cglos hexdump:nes hd:nes strings:nte \
-    file:fFmP stat:cf ls:IwT dir vdir tree:LPIH du:dtB df:tx md5sum sha1sum sha224sum sha256sum \
-    sha384sum sha512sum b2sum:l cksum sum diff:ULWIFxXSp cmp:in zcat bzcat xzcat zstdcat zless base64:w \
-    base32:w nm objdump:djMm readelf ldd size lsattr getfacl tsort ptx look cloc tokei bat:lr eza exa \
-    lsof:pui jq";
-
-/// Write every operand; the last column holds the options that take a value.
-const WRITERS: &str = "\
-    touch:drt mkdir:m rm rmdir unlink truncate:sr shred:nsu mkfifo:m tee gzip:S gunzip:S bzip2 bunzip2 \
-    xz:T unxz:T zstd:T unzstd dos2unix unix2dos chattr rename mknod:m fallocate:lo setfacl:mxMX";
-
-/// Change the machine, other users or what runs later.
-const SYSTEM: &str = "\
-    mount umount fdisk parted mkfs mkswap swapon swapoff useradd userdel usermod groupadd passwd \
-    chpasswd visudo iptables ip6tables nft ufw reboot shutdown halt poweroff init telinit insmod \
-    modprobe rmmod chroot nsenter crontab at batch systemctl service update-rc.d sysctl dmesg losetup \
-    cryptsetup lvm setcap chsh hostnamectl timedatectl loginctl journalctl docker podman kubectl lxc \
-    virsh systemd-run bpftrace kexec";
-
-/// Talk to the network: reading only, or both ways.
-const ASKERS: &str = "ping ping6 dig host nslookup traceroute tracepath mtr whois";
-const TALKERS: &str = "\
-    ssh scp sftp telnet ftp lftp mosh gh glab aws gcloud az ssh-copy-id";
-
 /// Judges one simple command.
-pub(super) fn judge(judge: &mut Judge<'_>, words: &[Word], state: &mut State) {
+pub(super) fn judge(judge: &mut Judge<'_>, mut words: &[Word], state: &mut State) {
+    const OPENING: [&str; 9] = ["if", "then", "elif", "else", "while", "until", "do", "!", "{"];
+    // Where compound commands are not understood, their words stand before those of a command.
+    while words.len() > 1 && OPENING.contains(&words[0].text.as_str()) {
+        words = &words[1..];
+    }
     let Some(first) = words.first() else { return };
     if !first.known || first.text.is_empty() {
         return judge.unknown("the program is not known");
@@ -57,7 +26,9 @@ pub(super) fn judge(judge: &mut Judge<'_>, words: &[Word], state: &mut State) {
     if name.contains('/') {
         let path = state.cwd.as_deref().unwrap_or(Path::new("/")).join(name);
         let real = (judge.view.resolve)(&path);
-        if !is_runtime(&real) && !is_runtime(&path) {
+        // By its own name too, for what a link in /usr leads to; `..` says nothing about where that is.
+        let is_named = is_runtime(&path) && !path.components().any(|name| name == Component::ParentDir);
+        if !is_runtime(&real) && !is_named {
             judge.path(first, Access::Read, state);
             return judge.executes("runs a program of its own", state);
         }
@@ -72,7 +43,7 @@ pub(super) fn judge(judge: &mut Judge<'_>, words: &[Word], state: &mut State) {
 }
 
 fn is_shell(name: &str) -> bool {
-    matches!(name, "sh" | "bash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "fish" | "rbash")
+    program(name).is_some_and(|entry| entry.kind == "shell")
 }
 
 /// One program's name is known; these are its arguments.
@@ -84,17 +55,67 @@ pub(super) struct Program<'j, 'v, 's> {
 
 impl Program<'_, '_, '_> {
     fn named(mut self, name: &str) {
-        match name {
-            "cd" | "pushd" | "popd" => self.change_directory(),
-            "eval" | "trap" | "alias" => self.evaluates(name),
-            "." | "source" => {
+        let Some(entry) = program(name) else {
+            return match name.starts_with("mkfs.") {
+                true => self.judge.system("works on the machine"),
+                false => self.judge.executes("runs code", self.state),
+            };
+        };
+        match entry.kind {
+            "harmless" => {}
+            "reads" | "lists" | "jq" => self.reads(&entry),
+            "writes" | "packs" => {
+                let parsed = self.parsed(&entry);
+                let to_stdout = entry.kind == "packs" && parsed.has("c stdout to-stdout");
+                if to_stdout { self.read_all(&parsed.operands) } else { self.write_all(&parsed.operands) }
+            }
+            "system" => self.judge.system("works on the machine"),
+            "asks" => self.judge.network(Access::Read, "asks the network"),
+            "talks" => self.talks(),
+            "listens" => self.listens(),
+            "cd" => self.change_directory(),
+            "eval" | "trap" | "alias" => self.evaluates(entry.kind),
+            "source" => {
                 self.read_all(self.arguments.get(..1).unwrap_or_default());
                 self.judge.executes("runs a file's commands", self.state);
             }
-            "read" | "mapfile" | "readarray" | "getopts" | "printf" => self.forgets(),
-            _ if is_shell(name) => self.shell(),
-            _ if self.wrapper(name) || self.table(name) || self.special(name) => {}
-            _ => self.judge.executes("runs code", self.state),
+            "forgets" => self.forgets(),
+            "shell" => self.shell(&entry),
+            "wraps" | "wraps-one" | "command" | "becomes" => self.wrapper(&entry),
+            "contains" => self.judge.executes("runs another program", self.state),
+            "env" => self.env(),
+            "xargs" => self.xargs(),
+            _ => self.special(name, &entry),
+        }
+    }
+
+    /// The arguments taken apart as the table says.
+    pub(super) fn parsed(&self, entry: &Entry) -> Parsed {
+        parse(self.arguments, entry.short, entry.long)
+    }
+
+    fn reads(&mut self, entry: &Entry) {
+        let parsed = self.parsed(entry);
+        let skip = usize::from(entry.kind == "jq" && !parsed.has("f from-file"));
+        let operands = parsed.operands.get(skip..).unwrap_or_default();
+        self.read_all(operands);
+        if operands.is_empty() && entry.kind == "lists" {
+            self.here(Access::Read);
+        }
+    }
+
+    fn talks(&mut self) {
+        self.judge.network(Access::Read, "uses the network");
+        self.judge.network(Access::Write, "uses the network");
+    }
+
+    fn listens(&mut self) {
+        let listens = self.arguments.iter().any(|word| {
+            word.text.contains("LISTEN") || (word.text.starts_with('-') && word.text.contains('l'))
+        });
+        self.talks();
+        if listens {
+            self.judge.network(Access::Execute, "listens");
         }
     }
 
@@ -176,8 +197,8 @@ impl Program<'_, '_, '_> {
     }
 
     /// `sh -c TEXT` is its text; anything else is a script.
-    fn shell(&mut self) {
-        let parsed = parse(self.arguments, "oO", "rcfile init-file");
+    fn shell(&mut self, entry: &Entry) {
+        let parsed = self.parsed(entry);
         if !parsed.has("c") {
             self.read_all(parsed.operands.get(..1).unwrap_or_default());
             return self.judge.executes("runs a script", self.state);
@@ -197,38 +218,14 @@ impl Program<'_, '_, '_> {
     }
 
     /// Programs that run another one, whose words follow theirs.
-    fn wrapper(&mut self, name: &str) -> bool {
-        // Options that take a value, and the operands that come before the program.
-        let (values, operands) = match name {
-            "timeout" => ("ks", 1),
-            "nice" => ("n", 0),
-            "ionice" => ("cnp", 0),
-            "chrt" | "taskset" => ("p", 1),
-            "stdbuf" => ("ioe", 0),
-            "flock" => ("wE", 1),
-            "time" => ("fo", 0),
-            "exec" => ("a", 0),
-            "nohup" | "setsid" | "builtin" | "coproc" | "unbuffer" | "busybox" | "toybox" | "not"
-            | "catchsegv" => ("", 0),
-            "watch" => ("nd", 0),
-            "command" => {
-                if self.arguments.iter().any(|word| matches!(word.text.as_str(), "-v" | "-V")) {
-                    return true;
-                }
-                ("", 0)
-            }
-            "sudo" | "doas" | "su" | "pkexec" | "runuser" => {
-                self.judge.system("acts as another user");
-                ("ugpCDhRTrt", 0)
-            }
-            "env" => return self.env(),
-            "xargs" | "parallel" => return self.xargs(),
-            "script" | "unshare" | "setpriv" | "proot" | "fakeroot" => {
-                self.judge.executes("runs another program", self.state);
-                return true;
-            }
-            _ => return false,
-        };
+    fn wrapper(&mut self, entry: &Entry) {
+        let asks = |word: &Word| matches!(word.text.as_str(), "-v" | "-V");
+        match entry.kind {
+            "command" if self.arguments.iter().any(asks) => return,
+            "becomes" => self.judge.system("acts as another user"),
+            _ => {}
+        }
+        let operands = usize::from(entry.kind == "wraps-one");
         let mut rest = self.arguments;
         while let Some(word) = rest.first() {
             let text = word.text.as_str();
@@ -239,17 +236,16 @@ impl Program<'_, '_, '_> {
             if text == "--" {
                 break;
             }
-            let takes = text.len() == 2 && values.contains(&text[1..]);
+            let takes = text.len() == 2 && entry.short.contains(&text[1..]);
             rest = rest.get(usize::from(takes)..).unwrap_or_default();
         }
         let rest = rest.get(operands..).unwrap_or_default();
         if !rest.is_empty() {
             self.inner(rest);
         }
-        true
     }
 
-    fn env(&mut self) -> bool {
+    fn env(&mut self) {
         let mut rest = self.arguments;
         while let Some(word) = rest.first() {
             let text = word.text.as_str();
@@ -264,8 +260,7 @@ impl Program<'_, '_, '_> {
                     self.judge.unknown("runs elsewhere");
                 }
             } else if text.starts_with("-S") || text.starts_with("--split-string") {
-                self.judge.unknown("runs what is not known");
-                return true;
+                return self.judge.unknown("runs what is not known");
             } else if !text.starts_with('-') {
                 break;
             }
@@ -274,11 +269,10 @@ impl Program<'_, '_, '_> {
         if !rest.is_empty() {
             self.inner(rest);
         }
-        true
     }
 
     /// The program with operands that nobody knows.
-    fn xargs(&mut self) -> bool {
+    fn xargs(&mut self) {
         let mut rest = self.arguments;
         while let Some(word) = rest.first().filter(|word| word.text.starts_with('-') && word.known) {
             let takes =
@@ -292,139 +286,48 @@ impl Program<'_, '_, '_> {
             let words = [rest, &[Word::unknown()]].concat();
             self.inner(&words);
         }
-        true
-    }
-
-    /// Programs that a line of a table describes.
-    fn table(&mut self, name: &str) -> bool {
-        if listed(HARMLESS, name) {
-            return true;
-        }
-        if let Some(values) = described(READERS, name) {
-            let parsed = parse(self.arguments, values, "lines bytes color width ignore exclude");
-            let skip = usize::from(name == "jq" && !parsed.has("f from-file"));
-            let operands = parsed.operands.get(skip..).unwrap_or_default();
-            self.read_all(operands);
-            if operands.is_empty()
-                && matches!(name, "ls" | "dir" | "vdir" | "tree" | "du" | "eza" | "exa" | "cloc" | "tokei")
-            {
-                self.here(Access::Read);
-            }
-            return true;
-        }
-        if let Some(values) = described(WRITERS, name) {
-            let parsed = parse(self.arguments, values, "mode size reference date");
-            let to_stdout =
-                parsed.has("c stdout to-stdout") && !matches!(name, "touch" | "truncate" | "mkdir");
-            if to_stdout && name != "rm" {
-                self.read_all(&parsed.operands)
-            } else {
-                self.write_all(&parsed.operands)
-            }
-            return true;
-        }
-        if listed(SYSTEM, name) || name.starts_with("mkfs.") {
-            self.judge.system("works on the machine");
-            return true;
-        }
-        if listed(ASKERS, name) {
-            self.judge.network(Access::Read, "asks the network");
-            return true;
-        }
-        if listed(TALKERS, name) {
-            self.judge.network(Access::Read, "uses the network");
-            self.judge.network(Access::Write, "uses the network");
-            return true;
-        }
-        false
     }
 
     /// Programs with rules of their own.
-    fn special(&mut self, name: &str) -> bool {
-        match name {
-            "cp" | "mv" | "ln" | "install" => self.copies(name),
+    fn special(&mut self, name: &str, entry: &Entry) {
+        let parsed = self.parsed(entry);
+        match entry.kind {
+            "copies" => self.copies(name, &parsed),
             "dd" => self.dd(),
-            "chmod" | "chown" | "chgrp" => {
-                let parsed = parse(self.arguments, "", "");
+            "changes" => {
                 let skip = usize::from(!parsed.has("reference"));
                 self.write_all(parsed.operands.get(skip..).unwrap_or_default());
             }
-            "grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack" | "zgrep" => self.grep(name),
-            "sed" => self.sed(),
-            "awk" | "gawk" | "mawk" | "nawk" => self.awk(),
-            "find" | "fd" | "fdfind" => self.find(name),
-            "sort" => {
-                let parsed = parse(self.arguments, "okSTt", "output key field-separator temporary-directory");
-                self.read_all(&parsed.operands);
-                for output in parsed.values("o output") {
-                    self.judge.path(&output, Access::Write, self.state);
-                }
-                if parsed.has("compress-program") {
-                    self.judge.executes("runs another program", self.state);
-                }
-            }
+            "grep" => self.grep(name, &parsed),
+            "sed" => self.sed(&parsed),
+            "awk" => self.awk(&parsed),
+            "find" | "fd" => self.find(entry.kind, &parsed),
+            "sort" => self.sort(&parsed),
             "uniq" => {
-                let parsed = parse(self.arguments, "fsw", "");
                 self.read_all(parsed.operands.get(..1).unwrap_or_default());
                 self.write_all(parsed.operands.get(1..).unwrap_or_default());
             }
-            "split" | "csplit" => {
-                let parsed = parse(self.arguments, "abClnfk", "");
-                self.read_all(parsed.operands.get(..1).unwrap_or_default());
-                self.here(Access::Write);
-                self.write_all(parsed.operands.get(1..).unwrap_or_default());
-                if parsed.has("filter") {
-                    self.judge.executes("runs another program", self.state);
-                }
-            }
+            "split" => self.split(&parsed),
             "patch" => {
-                let parsed = parse(self.arguments, "pdiorBFY", "");
                 for input in parsed.values("i input") {
                     self.judge.path(&input, Access::Read, self.state);
                 }
                 self.here(Access::Write);
                 self.write_all(&parsed.operands);
             }
-            "tar" | "bsdtar" => self.tar(),
+            "tar" => self.tar(entry),
             "zip" => {
-                let parsed = parse(self.arguments, "", "");
                 self.write_all(parsed.operands.get(..1).unwrap_or_default());
                 self.read_all(parsed.operands.get(1..).unwrap_or_default());
             }
-            "unzip" => {
-                let parsed = parse(self.arguments, "dx", "");
-                self.read_all(parsed.operands.get(..1).unwrap_or_default());
-                if !parsed.has("l p t v z") {
-                    match parsed.values("d").first() {
-                        Some(dir) => self.judge.path(dir, Access::Write, self.state),
-                        None => self.here(Access::Write),
-                    }
-                }
-            }
-            "curl" => self.curl(),
-            "wget" => self.wget(),
-            "nc" | "ncat" | "netcat" | "socat" => {
-                let listens = self.arguments.iter().any(|word| {
-                    word.text.contains("LISTEN") || (word.text.starts_with('-') && word.text.contains('l'))
-                });
-                self.judge.network(Access::Read, "uses the network");
-                self.judge.network(Access::Write, "uses the network");
-                if listens {
-                    self.judge.network(Access::Execute, "listens");
-                }
-            }
-            "rsync" => self.rsync(),
+            "unzip" => self.unzip(&parsed),
+            "curl" => self.curl(&parsed),
+            "wget" => self.wget(&parsed),
+            "rsync" => self.rsync(&parsed),
             "git" => self.git(),
-            "apt" | "apt-get" | "dnf" | "yum" | "zypper" | "pacman" | "apk" | "snap" | "brew" | "dpkg"
-            | "rpm" => {
-                self.packages();
-            }
-            "npm" | "yarn" | "pnpm" | "pip" | "pip3" | "cargo" | "go" | "gem" | "bundle" | "composer"
-            | "uv" | "poetry" => {
-                self.builder();
-            }
-            _ => return false,
+            "packages" => self.packages(),
+            "builds" => self.builds(),
+            _ => self.judge.executes("runs code", self.state),
         }
-        true
     }
 }
