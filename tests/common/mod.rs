@@ -38,11 +38,13 @@ pub(crate) struct World {
     program: PathBuf,
 }
 
-/// A shell's background job ignores Ctrl+C, and so would every program that this process starts.
-fn heed_interrupts() {
-    // SAFETY: the default action runs no code of ours.
-    unsafe { nix::sys::signal::signal(nix::sys::signal::SIGINT, nix::sys::signal::SigHandler::SigDfl) }
-        .unwrap();
+/// A shell's background job ignores Ctrl+C, one under nohup SIGHUP, and so would every program that is started here.
+fn heed_signals() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    for number in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        // SAFETY: the default action runs no code of ours.
+        unsafe { signal(number, SigHandler::SigDfl) }.unwrap();
+    }
 }
 
 impl World {
@@ -52,7 +54,7 @@ impl World {
 
     /// A world whose agent is this program.
     pub(crate) fn with(program: PathBuf) -> Self {
-        heed_interrupts();
+        heed_signals();
         let temp = tempfile::Builder::new().prefix("bash-agent-test-").tempdir().unwrap();
         let root = fs::canonicalize(temp.path()).unwrap();
         for dir in ["home", "work", "tmp"] {

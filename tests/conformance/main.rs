@@ -29,9 +29,11 @@ use process::Ended;
 use world::{Agent, World};
 
 fn main() {
-    // A shell's background job ignores Ctrl+C, and so would every agent that is started here.
-    // SAFETY: the default action runs no code of ours.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+    // A shell's background job ignores Ctrl+C, one under nohup SIGHUP, and so would every agent that is started here.
+    for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: the default action runs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     let mut arguments = Arguments::from_args();
     // Cases wait more than they work.
     arguments.test_threads = arguments.test_threads.or(Some(4));
