@@ -142,28 +142,35 @@ lock_fd() { # <fd>   waits for the lock
   if [[ $FLOCK == flock ]]; then
     flock -x "$1"
   else
-    perl -e 'open(my $f, ">&=", $ARGV[0]) && flock($f, 2) or exit 1' "$1"
+    perl -e 'open(F, ">&=", $ARGV[0]) && flock(F, 2) or exit 1' "$1"
   fi
 }
 
-try_lock_fd() { # <fd>   fails at once when it is taken
+# Fails at once: 1 = it is taken, 2 = there are no locks here, and LOCK_REASON says why.
+try_lock_fd() { # <fd>
   if [[ $FLOCK == flock ]]; then
-    flock -n -x "$1"
+    flock -n -x "$1" 2>/dev/null && return 0
+    # The codes of util-linux and busybox differ; both are silent about a lock that is only taken.
+    LOCK_REASON=$(flock -n -x "$1" 2>&1) && return 0
   else
-    perl -e 'open(my $f, ">&=", $ARGV[0]) && flock($f, 6) or exit 1' "$1"
+    LOCK_REASON=$(perl -e 'open(F, ">&=", $ARGV[0]) && flock(F, 6) and exit 0; print $! unless $!{EWOULDBLOCK}; exit 1' "$1") && return 0
   fi
+  [[ -z $LOCK_REASON ]] || return 2
+  return 1
 }
 
-lock_within() { # <fd> <seconds>   fails when it is taken for that long
+lock_within() { # <fd> <seconds>   fails when it is taken for that long, and where there are no locks
   local end=$((SECONDS + $2))
   until try_lock_fd "$1"; do
+    [[ -z $LOCK_REASON ]] || return 2
     ((SECONDS > end)) && return 1
     sleep 0.05 2>/dev/null || sleep 1
   done
 }
 
 state_lock() { # <session dir>
-  exec 8>>"$1/state.lock" && lock_fd 8
+  exec 8>>"$1/state.lock" || return 1
+  lock_fd 8 2>/dev/null || try_lock_fd 8 || storage_error lock "$1/state.lock" "$LOCK_REASON"
 }
 
 state_unlock() {

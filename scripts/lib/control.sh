@@ -136,7 +136,11 @@ need_words() {
 
 is_running() { # <session dir>   whoever holds the lock runs it
   [[ -e $1/session.lock ]] || return 1
-  ! (exec 9<>"$1/session.lock" && try_lock_fd 9)
+  (
+    exec 9<>"$1/session.lock" || exit 2
+    try_lock_fd 9
+  )
+  (($? == 1))
 }
 
 find_newest_running() {

@@ -52,6 +52,10 @@ storage_text() { # <result-var> <verb> <path> <reason as a command printed it>
   'Read-only'*) advice=" (set BASH_AGENT_HOME to a directory that can be written)" ;;
   'Permission denied' | 'Operation not permitted') advice=" (look at its owner and mode (ls -ld), or set BASH_AGENT_HOME to another directory)" ;;
   'No such file'* | 'Not a directory') advice=" (a directory on the way is missing: make it again, or set BASH_AGENT_HOME)" ;;
+  'No locks available' | 'Operation not supported'* | 'Function not implemented')
+    [[ $2 != lock ]] || advice=" (this file system has no locks: set BASH_AGENT_HOME to a directory on a local one)"
+    ;;
+  'Input/output error') advice=" (the disk reports an error: see the system's log)" ;;
   esac
   printf -v "$1" '%s' "cannot $2 $3: ${st_reason:-it failed}$advice"
 }
@@ -240,6 +244,7 @@ own_session() {
       OWNED=1
       return 0
     fi
+    [[ -z $LOCK_REASON ]] || storage_error lock "$S/session.lock" "$LOCK_REASON"
     sleep 0.05 2>/dev/null || sleep 1
   done
   IFS= read -r pid <"$S/session.lock"

@@ -43,7 +43,7 @@ impl StorageError {
             Errno::ENOENT | Errno::ENOTDIR => {
                 Some("a directory on the way is missing: make it again, or set BASH_AGENT_HOME")
             }
-            Errno::ENOLCK | Errno::EOPNOTSUPP | Errno::ENOSYS => {
+            Errno::ENOLCK | Errno::EOPNOTSUPP | Errno::ENOSYS if self.doing == "lock" => {
                 Some("this file system has no locks: set BASH_AGENT_HOME to a directory on a local one")
             }
             Errno::EIO => Some("the disk reports an error: see the system's log"),
