@@ -1,7 +1,8 @@
-//! Directories hidden from a command by mounts of its own. Landlock cannot deny below what it allows; where the
-//! workspace holds the keys or the agent's files (a cwd that is the home), they are covered instead.
+//! Mounts of a command's own. Landlock cannot deny below what it allows; where the workspace holds the keys or the
+//! agent's files (a cwd that is the home), they are covered instead. And shared memory lies in one directory for all
+//! processes, which stays closed: the session's temporary directory takes its place.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::policy::mode::{Places, SENSITIVE_IN_HOME};
+use crate::policy::mode::{Access, Mode, Places, SENSITIVE_IN_HOME, Scope};
 
 /// From linux/mount.h.
 const OPEN_TREE_CLONE: libc::c_uint = 1;
@@ -102,6 +103,46 @@ impl Hide {
     }
 }
 
+/// Where the C library keeps shared memory and semaphores that have names.
+const SHARED_MEMORY: &CStr = c"/dev/shm";
+
+/// Shared memory of the session's own. What cannot be had is left out: then the directory is simply closed.
+pub(super) struct SharedMemory {
+    namespace: Namespace,
+    tmp_dir: CString,
+}
+
+impl SharedMemory {
+    /// `None` where it is not needed, or where trying could do harm.
+    pub(super) fn new(mode: Mode, places: &Places) -> io::Result<Option<Self>> {
+        let system = mode.permits(Scope::System, Access::Write);
+        match &places.tmp_dir {
+            Some(dir) if !system && mode.permits(Scope::Workspace, Access::Write) && may_have_users() => {
+                Ok(Some(Self { namespace: Namespace::new()?, tmp_dir: c_path(dir)? }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Puts it in its place; `inside`: in a namespace that the process has entered. System calls only.
+    pub(super) fn enter(&self, inside: bool) {
+        // No step of it is a reason to run no command: Landlock holds without, and knows the directory, not its path.
+        if inside || self.namespace.try_enter(false).unwrap_or(false) {
+            let _ = mount(&self.tmp_dir, SHARED_MEMORY, c"", libc::MS_BIND);
+        }
+    }
+}
+
+/// Whether a user namespace is what it should be, where one can be made: some systems allow to make it and then do not
+/// let it do anything.
+fn may_have_users() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let restricted = std::fs::read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+        nix::unistd::geteuid().is_root() || !restricted.is_ok_and(|text| text.starts_with(b"1"))
+    })
+}
+
 /// Where credentials may lie: below the home, and where links there lead.
 pub(super) fn candidates(places: &Places) -> impl Iterator<Item = PathBuf> {
     let home = places.home.iter();
@@ -130,6 +171,7 @@ pub(super) fn is_possible() -> bool {
 
 /// A mount namespace, inside a user namespace where that is needed.
 struct Namespace {
+    root: bool,
     users: Vec<u8>,
     groups: Vec<u8>,
 }
@@ -138,17 +180,28 @@ impl Namespace {
     fn new() -> io::Result<Self> {
         let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
         Ok(Self {
+            root: uid.is_root(),
             users: format!("{uid} {uid} 1\n").into_bytes(),
             groups: format!("{gid} {gid} 1\n").into_bytes(),
         })
     }
 
     fn enter(&self) -> io::Result<()> {
+        if self.try_enter(true)? { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// As `enter`; false, with nothing changed, where there can be none. Root that may not mount becomes root of a user
+    /// namespace only where `root_too`: it loses its rights over the files of others there.
+    fn try_enter(&self, root_too: bool) -> io::Result<bool> {
         // SAFETY: flags only.
-        let own = unsafe { libc::unshare(libc::CLONE_NEWNS) };
-        if own != 0 {
+        if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+            if self.root && !root_too {
+                return Ok(false);
+            }
             // SAFETY: flags only; the caller has a single thread, as the child of a fork does.
-            checked(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWUSER) }))?;
+            if unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWUSER) } != 0 {
+                return Ok(false);
+            }
             // The agent is closed to others (PR_SET_DUMPABLE), and with it, until the exec, the files below.
             // SAFETY: sets a flag of this process.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
@@ -157,20 +210,15 @@ impl Namespace {
             write(c"/proc/self/gid_map", &self.groups)?;
         }
         // Nothing done here is to be seen outside.
-        mount(c"", c"/", c"", libc::MS_REC | libc::MS_PRIVATE)
+        mount(c"", c"/", c"", libc::MS_REC | libc::MS_PRIVATE).map(|()| true)
     }
 }
 
-fn cover(path: &std::ffi::CStr, flags: libc::c_ulong) -> io::Result<()> {
+fn cover(path: &CStr, flags: libc::c_ulong) -> io::Result<()> {
     mount(c"tmpfs", path, c"tmpfs", flags | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC)
 }
 
-fn mount(
-    source: &std::ffi::CStr,
-    target: &std::ffi::CStr,
-    kind: &std::ffi::CStr,
-    flags: libc::c_ulong,
-) -> io::Result<()> {
+fn mount(source: &CStr, target: &CStr, kind: &CStr, flags: libc::c_ulong) -> io::Result<()> {
     // SAFETY: C strings that outlive the call.
     let result =
         unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) };
@@ -178,7 +226,7 @@ fn mount(
 }
 
 /// Writes a small file of /proc in one call.
-fn write(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
+fn write(path: &CStr, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: a C string and a buffer that outlive the calls; the descriptor is closed again.
     unsafe {
         let fd = checked(libc::c_long::from(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC)))?;

@@ -115,6 +115,8 @@ pub(super) struct Prepared {
     filter: BpfProgram,
     /// What is covered because it lies inside what the mode opens.
     hide: Option<hide::Hide>,
+    /// Named by a path only: another directory in its place has no rule.
+    shared_memory: Option<hide::SharedMemory>,
     /// The mode gives the whole system: root stays root.
     whole_system: bool,
 }
@@ -123,6 +125,9 @@ impl Prepared {
     pub(super) fn enter(&self) -> io::Result<()> {
         if let Some(hide) = &self.hide {
             hide.enter()?;
+        }
+        if let Some(shared_memory) = &self.shared_memory {
+            shared_memory.enter(self.hide.is_some());
         }
         let program = libc::sock_fprog {
             len: libc::c_ushort::try_from(self.filter.len()).unwrap_or(0),
@@ -183,7 +188,9 @@ pub(super) fn prepare(mode: Mode, places: &Places) -> io::Result<Option<Arc<Prep
         .and_then(Option::<OwnedFd>::from)
         .ok_or_else(|| io::Error::other("the kernel gave no Landlock ruleset"))?;
     let whole_system = mode.permits(Scope::System, Access::Execute);
-    let prepared = Arc::new(Prepared { ruleset, filter: filter::filter(mode)?, hide, whole_system });
+    let shared_memory = hide::SharedMemory::new(mode, places)?;
+    let filter = filter::filter(mode)?;
+    let prepared = Arc::new(Prepared { ruleset, filter, hide, shared_memory, whole_system });
     kept::keep(mode, places, grants.witness, &prepared);
     Ok(Some(prepared))
 }
@@ -227,6 +234,16 @@ impl Grants {
         }
         for device in OPEN_DEVICES.iter().map(Path::new) {
             self.file(device, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        }
+        // First, so that it has rules of its own: it takes the place of /dev/shm too, where nothing lies above it.
+        for access in [Access::Read, Access::Write] {
+            if let Some(tmp_dir) =
+                places.tmp_dir.as_deref().filter(|_| mode.permits(Scope::Workspace, access))
+            {
+                let rights = if access == Access::Read { reading() } else { writing(Scope::Workspace) };
+                let closed = self.closed(mode, places, access);
+                self.tree(tmp_dir, rights, &closed)?;
+            }
         }
         for access in [Access::Read, Access::Write] {
             for scope in [Scope::System, Scope::External, Scope::Workspace] {
@@ -308,7 +325,7 @@ impl Grants {
     fn roots(&mut self, scope: Scope, places: &Places) -> Vec<PathBuf> {
         match scope {
             Scope::Network => Vec::new(),
-            Scope::Workspace => places.tmp_dir.iter().chain([&places.cwd]).cloned().collect(),
+            Scope::Workspace => vec![places.cwd.clone()],
             Scope::System => SYSTEM_DIRS.iter().map(PathBuf::from).collect(),
             Scope::External => {
                 let entries = self.witness.list(Path::new("/")).into_iter().flatten().flatten();

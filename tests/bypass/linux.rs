@@ -51,6 +51,9 @@ struct Everyday {
     command: String,
     #[serde(default)]
     needs: Vec<String>,
+    /// Whether it works only where a process may have mounts of its own.
+    #[serde(default)]
+    needs_mounts: bool,
 }
 
 fn default_mode() -> String {
@@ -131,8 +134,13 @@ pub(crate) fn main() {
         skipped.extend(row.unchecked.map(|why| format!("{}: no counter-check: {why}", row.name)));
     }
     let rows = table::<Everyday>("everyday.toml");
-    let (rows, left_out): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| missing(&row.needs).is_none());
-    skipped.extend(left_out.iter().map(|row| format!("everyday: {}: a program is missing", row.name)));
+    let mounts = ["-m", "-rm"].iter().any(|flags| {
+        let tried = Command::new("unshare").args([flags, "true"]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    });
+    let (rows, left_out): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| missing(&row.needs).is_none() && (mounts || !row.needs_mounts));
+    skipped.extend(left_out.iter().map(|row| format!("everyday: {}: something is missing", row.name)));
     for (runner, lacks) in runners {
         let rows = rows.clone();
         let name = format!("everyday commands [{}]", runner.name());
