@@ -201,3 +201,21 @@ fn without_flock_the_bash_agent_locks_with_perl() {
     let (status, stderr) = agent.wait();
     assert_eq!(status.code(), Some(0), "{stderr}");
 }
+
+#[test]
+fn a_file_in_a_fifos_place_outlives_the_bash_agent() {
+    let world = World::with(common::bash_agent());
+    let cassette = world.cassette("cassette", &tape::says("fine"));
+    let run =
+        || world.run(["-p", "script", "-m", cassette.to_str().unwrap(), "--print", "--session", "s", "hi"]);
+    run().exits(0);
+    let dir = world.session("s");
+    for path in [dir.input_fifo(), dir.notify_fifo()] {
+        fs::write(&path, "precious").unwrap();
+        let ran = run().exits(11);
+        assert!(ran.stderr.contains("is not a FIFO"), "{ran:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        fs::remove_file(&path).unwrap();
+    }
+    run().exits(0);
+}

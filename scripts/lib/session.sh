@@ -627,7 +627,12 @@ wait_sync() {
 # ---- active_sub.count and .list
 
 close_session() {
-  rm -f -- "$S/input.fifo" "$S/notify.fifo" "$S/agent_running.flag" "$S/active_sub.count" "$S/active_sub.list"
+  local fifo
+  for fifo in "$S/input.fifo" "$S/notify.fifo"; do
+    # A file of somebody's in its place was refused at the start and stays.
+    [[ ! -p $fifo ]] || rm -f -- "$fifo"
+  done
+  rm -f -- "$S/agent_running.flag" "$S/active_sub.count" "$S/active_sub.list"
   # What the notify reader was about to put in place when it ended.
   rm -f -- "$S"/*.new
   rmdir -- "$S/input.d" 2>/dev/null
