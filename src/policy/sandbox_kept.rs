@@ -1,6 +1,7 @@
 //! What was prepared for the last command serves the next one too, while nothing that it was made from has changed: a
 //! preparation asks the system some seven hundred times, a check a hundred.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -44,8 +45,8 @@ pub(super) struct Witness {
     listings: Vec<(PathBuf, Option<(Identity, Time)>)>,
 }
 
-/// Device and inode.
-type Identity = (u64, u64);
+/// Device, inode, and when that file was made, where the file system knows: inodes of files that are gone serve again.
+type Identity = (u64, u64, Option<SystemTime>);
 
 /// Time of the last change, in seconds and nanoseconds.
 type Time = (i64, i64);
@@ -57,8 +58,8 @@ impl Witness {
     }
 
     /// Notes a file that was opened, or that there was none.
-    pub(super) fn opened(&mut self, path: &Path, file: Option<&std::fs::Metadata>) {
-        self.files.push((path.to_path_buf(), file.map(|file| (file.dev(), file.ino()))));
+    pub(super) fn opened(&mut self, path: &Path, file: Option<&Metadata>) {
+        self.files.push((path.to_path_buf(), file.map(of)));
     }
 
     /// The entries of a directory.
@@ -88,13 +89,16 @@ impl Witness {
 }
 
 fn identity(path: &Path) -> Option<Identity> {
-    let file = path.symlink_metadata().ok()?;
-    Some((file.dev(), file.ino()))
+    path.symlink_metadata().ok().as_ref().map(of)
+}
+
+fn of(file: &Metadata) -> Identity {
+    (file.dev(), file.ino(), file.created().ok())
 }
 
 fn state(path: &Path) -> Option<(Identity, Time)> {
     let directory = path.symlink_metadata().ok()?;
-    Some(((directory.dev(), directory.ino()), (directory.ctime(), directory.ctime_nsec())))
+    Some((of(&directory), (directory.ctime(), directory.ctime_nsec())))
 }
 
 #[cfg(test)]
@@ -155,11 +159,15 @@ mod tests {
         let world = World::new();
         fs::write(world.path("work/new"), "in a directory that is open as a whole").unwrap();
         let mut last = world.kept();
-        let changes: [(&str, &dyn Fn()); 6] = [
+        let changes: [(&str, &dyn Fn()); 7] = [
             ("a new entry beside something closed", &|| fs::create_dir(world.path("home/new")).unwrap()),
             ("credentials in an open directory", &|| fs::create_dir(world.path("home/.config/gh")).unwrap()),
             ("credentials that are gone", &|| fs::remove_dir(world.path("home/.config/gh")).unwrap()),
             ("the plan", &|| fs::write(world.path("home/.bash-agent/s/plan.draft"), "").unwrap()),
+            ("another plan, perhaps with its inode", &|| {
+                fs::remove_file(world.path("home/.bash-agent/s/plan.draft")).unwrap();
+                fs::write(world.path("home/.bash-agent/s/plan.draft"), "").unwrap();
+            }),
             ("another workspace in its place", &|| {
                 fs::rename(world.path("work"), world.path("old")).unwrap();
                 fs::create_dir(world.path("work")).unwrap();
@@ -179,7 +187,7 @@ mod tests {
     #[test]
     fn a_time_is_trusted_when_the_next_one_would_differ() {
         let at = |seconds, nanos| Witness {
-            listings: vec![(PathBuf::from("/"), Some(((0, 0), (seconds, nanos))))],
+            listings: vec![(PathBuf::from("/"), Some(((0, 0, None), (seconds, nanos))))],
             ..Witness::default()
         };
         let now = SystemTime::UNIX_EPOCH + Duration::new(100, 30_000_000);
