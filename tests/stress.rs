@@ -98,7 +98,12 @@ fn sub_agent(id: &str, prompt: &str) -> String {
 
 fn events(dir: &SessionDir) -> Vec<Value> {
     let content = fs::read_to_string(dir.events()).unwrap_or_default();
-    content.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    // A line that is just being written has no end yet.
+    content
+        .split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {

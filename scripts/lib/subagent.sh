@@ -51,8 +51,11 @@ background_command() {
   # Only a number counts here.
   [[ $KINDS == *' timeout:n '* ]] || ARG_timeout=
   command_timeout seconds || return 0
-  new_id id
-  id=task_$id
+  while :; do
+    new_id id
+    id=task_$id
+    [[ " ${CHILD_IDS[*]-} " == *" $id "* ]] || break
+  done
   put_on_list "$id" 0
   start_group run_task "$id" "$ARG_command" "$seconds"
   child_pid pid "$RUN/$id.pid" "$GROUP_PID"
@@ -131,12 +134,15 @@ tool_SubAgent() {
     fail "no prompt provided"
     return 0
   fi
-  new_id id
-  id=sub_$id
-  if ! mkdir -m 700 -- "$PROJECT_DIR/$id"; then
+  # Its directory keeps the name for it, queued or running.
+  while :; do
+    new_id id
+    id=sub_$id
+    mkdir -m 700 -- "$PROJECT_DIR/$id" 2>/dev/null && break
+    [[ -d $PROJECT_DIR/$id ]] && continue
     fail "the session directory of $id could not be made"
     return 0
-  fi
+  done
   [[ $ARG_fork == true ]] && copy_session "$PROJECT_DIR/$id"
   printf '%s' "$ARG_prompt" >"$RUN/$id.prompt"
   printf '%s' "$ARG_description" >"$RUN/$id.description"

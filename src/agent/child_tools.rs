@@ -7,7 +7,6 @@ use super::Agent;
 use super::children::SubAgent;
 use super::response::Call;
 use crate::session::events::Event;
-use crate::session::paths::SessionDir;
 use crate::session::time::{self, Timestamp};
 use crate::session::{self, StorageError};
 use crate::tools::{self, Output};
@@ -24,9 +23,13 @@ impl Agent {
         let Some(prompt) = input["prompt"].as_str().filter(|prompt| !prompt.trim().is_empty()) else {
             return Ok(Output::error("no prompt provided"));
         };
-        let id = format!("sub_{}", time::new_id());
+        let dir = match session::new_child(&self.session.dir) {
+            Ok(dir) => dir,
+            Err(error) => return Ok(Output::error(&error.to_string())),
+        };
+        let id = dir.name();
         let child = SubAgent {
-            dir: self.sibling(&id),
+            dir,
             prompt: prompt.to_owned(),
             description: input["description"].as_str().unwrap_or_default().to_owned(),
             fork: input["fork"].as_bool().unwrap_or(false),
@@ -71,8 +74,12 @@ impl Agent {
             .filter(|seconds| *seconds > 0.0)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .map_or(self.tools.timeout, |timeout| timeout.min(self.tools.timeout));
-        let id = format!("task_{}", time::new_id());
-        self.open_children.insert(id.clone());
+        let id = loop {
+            let id = format!("task_{}", time::new_id());
+            if self.open_children.insert(id.clone()) {
+                break id;
+            }
+        };
         let tools = Arc::clone(tools);
         let pid = self.children.start_task(self.totals.turns, &id, command.to_owned(), timeout, tools)?;
         Ok(Some(Output::plain(format!("Async task started: task_id={id}, pid={pid}"))))
@@ -99,12 +106,6 @@ impl Agent {
             fork: child.fork,
         };
         self.recorder.event(&event)
-    }
-
-    /// The session directory of this name beside ours.
-    fn sibling(&self, name: &str) -> SessionDir {
-        let project = self.session.dir.path().parent().unwrap_or(self.session.dir.path());
-        SessionDir::new(project.join(name))
     }
 
     /// Ends all children and tasks and waits, a little longer than their grace, until their results are taken in.

@@ -27,4 +27,4 @@ pub mod window;
 
 pub use error::{SessionError, StorageError};
 pub use files::Durability;
-pub use open::{OpenOptions, Pick, Session, copy_to, find};
+pub use open::{OpenOptions, Pick, Session, copy_to, find, new_child};

@@ -145,6 +145,17 @@ pub fn find(base: &Base, cwd: &Path, name: Option<&str>) -> Result<SessionDir, S
     Ok(dir)
 }
 
+/// A new session directory beside `parent`, `sub_` and an id that no other has, queued or running.
+pub fn new_child(parent: &SessionDir) -> Result<SessionDir, StorageError> {
+    let project = parent.path().parent().unwrap_or(parent.path());
+    loop {
+        let dir = SessionDir::new(project.join(format!("sub_{}", time::new_id())));
+        if make_dir(dir.path())? {
+            return Ok(dir);
+        }
+    }
+}
+
 /// Fills a new session directory with what a fork takes along (CONTRACT §7, §13): for a sub-agent that starts from a
 /// copy of its parent's conversation, without a line whose calls still run.
 pub fn copy_to(source: &SessionDir, target: &SessionDir) -> Result<(), SessionError> {

@@ -384,3 +384,13 @@ fn assert_valid(name: &str, messages: &[serde_json::Value]) {
     }
     assert!(open.is_empty(), "{name}");
 }
+
+#[test]
+fn no_two_children_have_a_name_in_common() {
+    let temp = tempfile::tempdir().unwrap();
+    let parent = SessionDir::new(temp.path().join("parent"));
+    // As many as are likely to draw the same four digits in one second.
+    let names: std::collections::HashSet<_> = (0..1000).map(|_| new_child(&parent).unwrap().name()).collect();
+    assert_eq!(names.len(), 1000);
+    assert!(names.iter().all(|name| name.starts_with("sub_") && temp.path().join(name).is_dir()));
+}
