@@ -77,7 +77,7 @@ AWK_DIR=${AWK_DIR:-$ROOT/awk}
 ASSETS_DIR=$ROOT/src/assets
 # shellcheck disable=SC2034 # the parts read it
 AGENT_SELF=$ROOT/scripts/agent.sh
-for agent_part in base text core config cli session images wire display prompt model policy classify sandbox approval tools command search notify subagent limits compact turn inbox repl control main; do
+for agent_part in base text core config cli session images wire display prompt model policy classify sandbox approval tools command search notify subagent limits compact turn inbox keys console repl control main; do
   # shellcheck source=/dev/null
   . "$LIB_DIR/$agent_part.sh"
 done

@@ -84,7 +84,7 @@ start_editor() {
 }
 
 edit_lines() {
-  local what line question prompt='> ' history=$BASE/history
+  local what line question prompt='> ' history=$BASE/history HOW
   exec 5<>"$RUN/ask" 6<>"$RUN/bell"
   INBOX_NAME=typed
   ((COLOR && !OPT_PLAIN)) && prompt=$'\001\033[32m\002>\001\033[0m\002 '
@@ -92,8 +92,10 @@ edit_lines() {
   set -o history
   HISTFILE=
   [[ -s $history ]] && history -r "$history"
+  ((OPT_PLAIN)) || setup_keys
   while IFS= read -r what <&5; do
     stty "$TTY_STATE" 2>/dev/null
+    HOW=typed
     if ! read_typed line "$prompt"; then
       [[ -n $line ]] || {
         queue_line typed_end
@@ -110,6 +112,11 @@ edit_lines() {
       IFS= read -r question <"$RUN/question"
       put_answer terminal "$question" "$line"
       [[ $what == answer ]] || printf '%s\n' "$what" >"$RUN/ask" &
+      continue
+    fi
+    if [[ $HOW == steer && $line == *[![:space:]]* ]] && is_busy; then
+      steer_turn "$line"
+      printf '%s\n' "$what" >&5
       continue
     fi
     [[ $what == answer ]] && continue
@@ -142,6 +149,14 @@ take_typed() { # <record>
   case $line in
   '') ;;
   exit | quit) finish 0 ;;
+  /*)
+    if is_console "$line"; then
+      do_console "$line"
+    else
+      run_turn user "$line" ''
+    fi
+    after_turn
+    ;;
   *)
     run_turn user "$line" ''
     after_turn

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate")]
 
+mod bash;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
