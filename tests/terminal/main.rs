@@ -14,6 +14,7 @@ mod plain;
 mod pty;
 mod safety;
 mod signals;
+mod tmux;
 
 use std::path::PathBuf;
 use std::process::Command;

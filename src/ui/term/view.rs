@@ -10,6 +10,9 @@ use super::style::{Line, Row, rows};
 /// Begins a frame: shown as one where the terminal can, the cursor hidden meanwhile.
 const BEGIN: &str = "\x1b[?2026h\x1b[?25l";
 const END: &str = "\x1b[?25h\x1b[?2026l";
+/// Clears the cursor's row and all below it. Not in one go from the row's start: where that is the screen's first cell, tmux puts
+/// what it clears into the scrollback, and the line being typed would stand there once more.
+const CLEAR: &str = "\r\x1b[K\x1b[C\x1b[J\r";
 
 /// The rows below the output, and the cursor in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl View {
         let first = same.max(self.open.len().saturating_sub(visible)).min(rows.len());
         out.push_str(BEGIN);
         self.move_up(self.open.len().saturating_sub(first) + self.area.cursor.0, out);
-        out.push_str("\r\x1b[J");
+        out.push_str(CLEAR);
         for row in &rows[first..] {
             row.write(self.color, out);
             if !row.soft {
@@ -166,7 +169,7 @@ impl View {
         self.width = width;
         self.height = height;
         self.move_up(above.min(height - 1), out);
-        out.push_str("\r\x1b[J");
+        out.push_str(CLEAR);
         self.open.clear();
         self.area = Area::default();
     }
@@ -180,7 +183,7 @@ impl View {
     /// Takes the area off the screen, so that others can write below the output.
     pub(super) fn hide(&mut self, out: &mut String) {
         self.move_up(self.area.cursor.0, out);
-        out.push_str("\r\x1b[J");
+        out.push_str(CLEAR);
         self.forget();
     }
 
