@@ -14,8 +14,8 @@ END
   ((OPT_PLAIN)) && return 0
   cat <<'END'
 
-Ctrl+R  searches the history     Ctrl+C  ends the turn; with none running the session
-Ctrl+O  steers a running turn    Ctrl+V  pastes an image
+Ctrl+R  searches the history              Ctrl+C  ends the turn, or the session
+Ctrl+O  steers a turn from elsewhere      Ctrl+V  pastes an image
 END
 }
 
