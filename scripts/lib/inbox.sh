@@ -12,11 +12,12 @@ setup_inbox() {
   : >"$RUN/queue"
   printf '0\n' >"$RUN/busy"
   exec 6<>"$RUN/bell" 7<"$RUN/queue"
-  # Both ends: writers find a reader as long as this process lives.
+  # Both ends: writers find a reader as long as this process lives. A reader gets its one as descriptor 10: by its path it
+  # may be gone already.
   exec 3<>"$S/input.fifo" 4<>"$S/notify.fifo"
-  start_group read_input
+  start_group read_input 10<&3
   INPUT_PID=$GROUP_PID
-  start_group notify_reader
+  start_group notify_reader 10<&4
   NOTIFY_PID=$GROUP_PID
 }
 
@@ -204,7 +205,7 @@ skip_broken() { # <what was wrong> <1 when JSON lines begin messages too> [silen
 # ---- input.fifo
 
 read_input() {
-  exec 3<>"$S/input.fifo" 6<>"$RUN/bell"
+  exec 3<&10 6<>"$RUN/bell" 10<&-
   while :; do
     have_bytes 10 || continue
     case $PUSHED in

@@ -47,7 +47,7 @@ read_notices() { # <session dir>
   INBOX_NAME=notify
   # A full disk does not end the reader: the result is what counts.
   storage_error() { return 1; }
-  exec 3<>"$S/notify.fifo" 6<>"${BELL:-$RUN/bell}"
+  exec 3<&10 6<>"${BELL:-$RUN/bell}" 10<&-
   local noise=0 idle=2 wait
   # Where a guard ends this process with its owner.
   [[ -e ${RUN:-}/groups ]] && idle=10
@@ -363,5 +363,6 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   notify_base=${BASH_AGENT_HOME:-${HOME:-}}/.bash-agent
   [[ -e $notify_base/models.json ]] && MODEL_FILES[1]=$notify_base/models.json
   BELL=/dev/null
+  exec 10<>"$S/notify.fifo"
   read_notices "$S"
 fi
